@@ -98,6 +98,11 @@ impl Truth {
         Ok(judgement)
     }
 
+    /// Whether a finding names it: code, object and culprit are right.
+    pub fn is_named_by(&self, finding: &Finding) -> Result<bool> {
+        Ok(self.wrong_with(finding)?.is_empty())
+    }
+
     fn wrong_with(&self, finding: &Finding) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if finding.code != self.spec.code {
@@ -239,7 +244,7 @@ mod tests {
             object: ObjectName::new("disk", disk).with_id("7:3"),
             culprit,
             victims: vec![],
-            impact: Impact { wait_seconds_per_second: 0.8, share: 0.8 },
+            impact: Impact { wait_seconds_per_second: 0.8, share: 0.8, moment: None },
             without_it: WithoutIt::default(),
             chain: vec![Link {
                 who: Who {

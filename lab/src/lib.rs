@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod baseline;
+pub mod brief;
 pub mod distractor;
 pub mod document;
 pub mod dying;

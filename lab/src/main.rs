@@ -9,13 +9,13 @@ use holdup_lab::holdup_client::Holdup;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
 use holdup_lab::trial::Trial;
-use holdup_lab::{distractor, document, dying, faults, load, say, score, undo, vm, warn};
+use holdup_lab::{brief, distractor, document, dying, faults, load, say, score, undo, vm, warn};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Parser)]
 #[command(about = "Makes faults on purpose and checks holdup's answers")]
@@ -42,6 +42,8 @@ enum Command {
     Vm(Vm),
     /// Ask while the host is dying, and print how late the answers are
     Dying(Dying),
+    /// Watch a busy host, make brief faults, and print which were named
+    Brief(Brief),
 }
 
 #[derive(clap::Args)]
@@ -137,6 +139,64 @@ struct Dying {
 }
 
 #[derive(clap::Args)]
+struct Brief {
+    /// Only faults of scenarios whose name begins so (may be repeated)
+    #[arg(long)]
+    scenario: Vec<String>,
+    /// Faults to make, one kind after the other
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    times: usize,
+    /// Seconds between two of them, on average
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    every: f64,
+    /// How long each stands
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 300)]
+    hold: u64,
+    /// Length of a window
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    window: f64,
+    /// Then so long without faults
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
+    healthy: f64,
+    /// Only this of the ordinary loads, where the host is busy by itself (may be repeated)
+    #[arg(long, value_name = "SCENARIO")]
+    beside: Vec<String>,
+    /// A trouble that this host has besides: findings with this in their title are counted apart (may be repeated)
+    #[arg(long, value_name = "TEXT")]
+    known: Vec<String>,
+    /// What every number and name is drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What looking may take, percent of one CPU, where a debug build is asked
+    #[arg(long, value_name = "PERCENT")]
+    budget: Option<f64>,
+    /// Copy the ring and what was said there
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// The binary to ask
+    #[arg(long, value_name = "PATH")]
+    holdup: Option<PathBuf>,
+}
+
+impl Brief {
+    fn plan(&self) -> brief::Plan {
+        brief::Plan {
+            times: self.times,
+            every: Duration::from_secs_f64(self.every),
+            hold: Duration::from_millis(self.hold),
+            window: Duration::from_secs_f64(self.window),
+            healthy: Duration::from_secs_f64(self.healthy * 60.0),
+            only: self.scenario.clone(),
+            beside: self.beside.clone(),
+            known: self.known.clone(),
+            seed: self.seed,
+            budget: self.budget,
+            keep: self.keep.clone(),
+        }
+    }
+}
+
+#[derive(clap::Args)]
 struct Saved {
     /// Files that `run --save` has written
     #[arg(required = true)]
@@ -164,6 +224,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Vm(wanted) => vm::run(home(), &wanted.plan()),
         Command::Run(run) => measure(run),
         Command::Dying(wanted) => ask_while_dying(wanted),
+        Command::Brief(wanted) => watch_brief_faults(wanted),
         Command::Score(saved) => score_saved(saved),
     }
 }
@@ -250,6 +311,21 @@ fn ask_while_dying(wanted: &Dying) -> Result<()> {
     let path = home().join("../docs/dying.md");
     std::fs::write(&path, dying::page(&table, &origin()?))
         .with_context(|| format!("write {}", path.display()))
+}
+
+fn watch_brief_faults(wanted: &Brief) -> Result<()> {
+    let (stop, _only) = begin()?;
+    let lab = Lab {
+        holdup: Some(find_holdup(wanted.holdup.as_deref())?),
+        load_exe: beside("holdup-lab-load")?,
+        dir: undo::JOURNAL_DIR.into(),
+        stop,
+        keep_recordings: None,
+        look_seconds: None,
+    };
+    let page = brief::run(&lab, &home().join("scenarios"), &wanted.plan())?;
+    say(&format!("\n{page}"));
+    Ok(())
 }
 
 fn origin() -> Result<document::Origin> {

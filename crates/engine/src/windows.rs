@@ -41,6 +41,7 @@ pub struct Windows {
     session: Option<Session>,
     target: Target,
     seconds: f64,
+    least_wait_ns: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -48,12 +49,20 @@ impl Windows {
     /// Begins the first window. Once `stop` is set the window that goes on is the last, and ends at once.
     pub fn start(target: Target, seconds: f64, stop: Arc<AtomicBool>) -> Result<Self, SourceError> {
         let session = Session::start_going_on(&target, seconds, Arc::clone(&stop))?;
-        Ok(Self { session: Some(session), target, seconds, stop })
+        Ok(Self { session: Some(session), target, seconds, least_wait_ns: 0, stop })
     }
 
     /// Of the windows that begin from now on, the length.
     pub fn set_seconds(&mut self, seconds: f64) {
         self.seconds = seconds;
+    }
+
+    /// From now on waits shorter than this are only counted, where looking is to take less; 0: as few as there must be.
+    pub fn set_least_wait(&mut self, least_ns: u64) {
+        self.least_wait_ns = least_ns;
+        if let Some(session) = &mut self.session {
+            session.set_least_wait(least_ns);
+        }
     }
 
     /// The window that ends next; none if the look has ended. `on_batch` is called about each tick.

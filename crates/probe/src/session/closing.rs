@@ -23,7 +23,8 @@ pub(super) fn close(
     let (traced_threshold_ns, threshold_ns) = rate.threshold.highest_ns();
     let flood_by = rate.threshold.author().cloned();
     let interrupted = look.last.interrupted;
-    let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
+    let least_ns = rate.threshold.least_ns().unwrap_or(0);
+    let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, least_ns, flood_by };
     facts.push(Fact { at_ns: look.last.end_ns, body: Body::WindowEnd(end) });
     walks.close(..Turn::Locks, look, facts)?;
     let mut waits = std::mem::take(&mut look.last.waits);

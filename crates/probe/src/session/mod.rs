@@ -110,6 +110,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Waits shorter than this are only counted from now on, where looking is to take less; 0: as few as there must be.
+    pub fn set_least_wait(&mut self, least_ns: Ns) {
+        self.ticks.rate.threshold.set_least(least_ns);
+    }
+
     fn of(opened: opening::Opened, seconds: Option<f64>, stop: Arc<AtomicBool>) -> Self {
         let opening::Opened { walks, mut look, ticks, watched, facts, refused, granted } = opened;
         let begin_ns = look.window.begin_ns;

@@ -16,6 +16,11 @@ use std::collections::HashMap;
 pub(super) const THRESHOLD_NS: Ns = 1_000_000;
 /// A threshold above this would hide what a look is for.
 const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
+/// Up to here the others' threshold doubles as soon as events are too many. Waits that are longer are few, and a moment that counts
+/// (reason's measure/moment.rs) must be reported: what the ring holds yet of a flood of short ones is no reason to leave them out.
+const THRESHOLD_NS_EASY: Ns = 128_000_000;
+/// Ticks with too many events before it doubles from there on.
+const FLOOD_TICKS: u64 = 5;
 /// Events that a look may tell (about 2 KB each, with the reasoning).
 const EVENTS_MAX: u64 = 1_000_000;
 /// Ticks after which two thirds of what is left would be reported, if events came as fast as they may.
@@ -43,11 +48,15 @@ pub(super) struct WaitThreshold {
     traced_ns: Ns,
     /// For all others.
     others_ns: Ns,
+    /// The least that `others_ns` may be: more where looking is to take less.
+    others_least_ns: Ns,
     /// The least that `traced_ns` may be; none: nobody is traced.
     traced_least_ns: Option<Ns>,
     per_tick_max: u64,
     reported: u64,
     quiet_ticks: u64,
+    /// Ticks in a row with too many events, at a threshold of [`THRESHOLD_NS_EASY`] or more.
+    flood_ticks: u64,
     highest: (Ns, Ns),
     author: Option<(u64, ThreadRef)>,
 }
@@ -60,10 +69,12 @@ impl WaitThreshold {
         Self {
             traced_ns: reporting.traced_least_ns.unwrap_or(0),
             others_ns: THRESHOLD_NS,
+            others_least_ns: THRESHOLD_NS,
             traced_least_ns: reporting.traced_least_ns,
             per_tick_max,
             reported: 0,
             quiet_ticks: 0,
+            flood_ticks: 0,
             highest: (0, THRESHOLD_NS),
             author: None,
         }
@@ -77,6 +88,18 @@ impl WaitThreshold {
     /// All others: a wait this long is reported.
     pub(super) fn threshold_ns(&self) -> Ns {
         self.others_ns
+    }
+
+    /// Waits of others that are shorter than this are only counted from now on, however few there are.
+    pub(super) fn set_least(&mut self, least_ns: Ns) {
+        self.others_least_ns = least_ns.clamp(THRESHOLD_NS, THRESHOLD_NS_MAX);
+        self.others_ns = self.others_ns.max(self.others_least_ns);
+        self.highest.1 = self.highest.1.max(self.others_ns);
+    }
+
+    /// That length; none if it is what is reported of anybody.
+    pub(super) fn least_ns(&self) -> Option<Ns> {
+        Some(self.others_least_ns).filter(|least_ns| *least_ns > THRESHOLD_NS)
     }
 
     /// The highest that both were.
@@ -114,8 +137,11 @@ impl WaitThreshold {
         }
         if all > most || braked {
             self.quiet_ticks = 0;
-            self.rise(events);
+            self.rise(events, ticks);
             return true;
+        }
+        if ticks > 0 {
+            self.flood_ticks = 0;
         }
         if ticks > 0 && all < most / 8 {
             self.quiet_ticks += ticks;
@@ -129,20 +155,31 @@ impl WaitThreshold {
     }
 
     /// Of whose events there are most, the threshold doubles. Both do where neither has two thirds of them.
-    fn rise(&mut self, events: Events) {
+    fn rise(&mut self, events: Events, ticks: u64) {
         let has_traced = self.traced_least_ns.is_some();
         if has_traced && 2 * events.traced >= events.others {
             self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS_MAX);
         }
         if !has_traced || 2 * events.others >= events.traced && events.others > 0 {
-            self.others_ns = (self.others_ns * 2).min(THRESHOLD_NS_MAX);
+            self.raise_others(ticks);
         }
         self.highest.0 = self.highest.0.max(self.traced_ns);
         self.highest.1 = self.highest.1.max(self.others_ns);
     }
 
+    fn raise_others(&mut self, ticks: u64) {
+        if self.others_ns >= THRESHOLD_NS_EASY {
+            self.flood_ticks += ticks;
+            if self.flood_ticks < FLOOD_TICKS {
+                return;
+            }
+            self.flood_ticks = 0;
+        }
+        self.others_ns = (self.others_ns * 2).min(THRESHOLD_NS_MAX);
+    }
+
     fn fall(&mut self) {
-        self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
+        self.others_ns = (self.others_ns / 2).max(self.others_least_ns);
         let least = self.traced_least_ns.unwrap_or(0);
         self.traced_ns = match self.traced_ns / 2 {
             half if half < TRACED_THRESHOLD_NS => least,
@@ -237,6 +274,33 @@ mod tests {
         assert_eq!((wait_threshold.threshold_ns(), wait_threshold.reported), (raised, 0));
         reported(&mut wait_threshold, 600, |_| 10);
         assert_eq!(wait_threshold.highest_ns(), (0, raised));
+        wait_threshold.next_window();
+        assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
+    }
+
+    #[test]
+    fn what_is_left_of_a_flood_of_short_waits_hides_no_long_one() {
+        let flood = |ticks| {
+            let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
+            for _ in 0..ticks {
+                wait_threshold.observe(Events { traced: 0, others: 100_000 }, 1, false);
+            }
+            wait_threshold.threshold_ns()
+        };
+        assert_eq!(flood(11), THRESHOLD_NS_EASY);
+        assert!(flood(13) > THRESHOLD_NS_EASY && flood(100) == THRESHOLD_NS_MAX);
+    }
+
+    #[test]
+    fn who_is_to_look_for_less_reports_long_waits_alone_however_few_they_are() {
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
+        assert_eq!(wait_threshold.least_ns(), None);
+        wait_threshold.set_least(16 * THRESHOLD_NS);
+        reported(&mut wait_threshold, 100, |_| 10);
+        assert_eq!(wait_threshold.highest_ns(), (0, 16 * THRESHOLD_NS));
+        assert_eq!(wait_threshold.least_ns(), Some(16 * THRESHOLD_NS));
+        wait_threshold.set_least(0);
+        reported(&mut wait_threshold, 100, |_| 10);
         wait_threshold.next_window();
         assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
     }

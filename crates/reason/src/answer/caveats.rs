@@ -29,6 +29,12 @@ fn thinned(model: &Model) -> Option<String> {
         (ns, _) if is_process => ("its waits", ns),
         (ns, _) => ("waits of the command", ns),
     };
+    if end.least_ns >= threshold_ns {
+        let milliseconds = threshold_ns as f64 / 1e6;
+        return Some(format!(
+            "looking took more than it may: waits under {milliseconds} ms were only counted"
+        ));
+    }
     let taken = match end.traced_threshold_ns > 0 {
         true => ", and are taken to be for what those of the same thread were that were reported",
         false => "",
@@ -104,8 +110,11 @@ fn full_cpus(
     };
     let (ran, waited) = (spent(WaitClass::Running), spent(WaitClass::RunQueue));
     let wall = measures.wall_seconds().max(1e-9);
-    let impact =
-        Impact { wait_seconds_per_second: waited / wall, share: waited / (ran + waited).max(1e-9) };
+    let impact = Impact {
+        wait_seconds_per_second: waited / wall,
+        share: waited / (ran + waited).max(1e-9),
+        moment: None,
+    };
     let cpus = measures.cpu.busy.len();
     let busy = measures.cpu.mean_busy(&[])?;
     let is_explained = findings.iter().any(|finding| finding.object.kind == "run queue");
@@ -277,6 +286,24 @@ mod tests {
             facts.push(Fact { at_ns: 5_000_000_000, body: Body::ThreadTime(time) });
         }
         explain(facts)
+    }
+
+    #[test]
+    fn waits_that_the_price_of_looking_left_out_are_no_flood() {
+        let thinned = |threshold_ns, least_ns| {
+            let end = WindowEnd { threshold_ns, least_ns, ..WindowEnd::default() };
+            let facts = vec![
+                Fact { at_ns: 0, body: Body::WindowBegin(WindowBegin { unix_ns: 0 }) },
+                Fact { at_ns: 5_000_000_000, body: Body::WindowEnd(end) },
+            ];
+            let caveats = explain(facts).caveats;
+            caveats.into_iter().find(|it| it.code == "events_thinned").map(|it| it.text)
+        };
+        assert_eq!(thinned(1_000_000, 0), None);
+        let text = thinned(4_000_000, 4_000_000).expect("a caveat");
+        assert_eq!(text, "looking took more than it may: waits under 4 ms were only counted");
+        let text = thinned(8_000_000, 4_000_000).expect("a caveat");
+        assert!(text.contains("came too fast"), "{text}");
     }
 
     fn flood(report: &Report) -> Option<&str> {

@@ -14,7 +14,9 @@ pub use crate::model::containers::Workload;
 pub use crate::model::names::ObjectName;
 pub use crate::programs::lock_kind::LockKind;
 pub use crate::rules::action::{ActedOn, Action, ActionKind, ActionTarget, Question};
-pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
+pub use crate::rules::wording::{
+    Culprit, CulpritKind, Evidence, Impact, ImpactMoment, Remedy, Severity,
+};
 
 use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
 use serde::{Deserialize, Serialize};

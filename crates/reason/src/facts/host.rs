@@ -152,6 +152,9 @@ pub struct WindowEnd {
     pub threshold_ns: Ns,
     /// The same for the threads of a command; 0: every one was reported.
     pub traced_threshold_ns: Ns,
+    /// Of that, what is not for the rate of events but for the price of looking; 0: nothing.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub least_ns: Ns,
     /// The process whose waits were most when events came too fast to be reported.
     pub flood_by: Option<ThreadRef>,
 }

@@ -7,6 +7,7 @@
 //! Edit together: ends.rs (which leaf makes which end), docs/json.md (the words).
 
 use super::chains::{ChainLink, Leaf};
+use super::when::When;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::Model;
 use crate::model::object::Object;
@@ -114,7 +115,7 @@ pub struct End {
     /// Who waits, directly or through others, by process: seconds.
     pub victims: BTreeMap<u32, (ThreadRef, f64)>,
     /// What of it counts, by process: not what was waited through others, who are victims themselves.
-    counted: BTreeMap<u32, f64>,
+    counted: BTreeMap<u32, Counted>,
     /// The chain of the longest leaf, victim first, of those behind which the thread stands that most of it comes down to; the link
     /// that names the end is at `named`.
     pub links: Vec<Arc<ChainLink>>,
@@ -146,6 +147,14 @@ pub struct End {
     main_root: Option<((u32, u32), f64)>,
 }
 
+/// What counts of a victim's loss.
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    seconds: f64,
+    /// When, as far as it was seen.
+    when: When,
+}
+
 /// What comes down to one thread.
 #[derive(Debug, Clone, Default)]
 struct Root {
@@ -166,6 +175,23 @@ static SHORT_PARTS: Threshold = Threshold::new(
 /// A chain to show: the most links, and of those the longest; none that is short beside another, whichever came first.
 fn is_better((links, ns): (usize, Ns), than: (usize, Ns)) -> bool {
     than.1 < ns / SHORT_PARTS.whole() || (links, ns) > than && ns >= than.1 / SHORT_PARTS.whole()
+}
+
+/// Of a wait that began before the look, as much of that counts for its moment.
+const BEFORE_LOOK_NS: Ns = 1_000_000_000;
+
+/// When the loss began: a wait that a look's begin has cut in two is as long as it is.
+fn whole_begin_ns(leaf: &Leaf) -> Ns {
+    let first = &leaf.links[0];
+    match first.begin_ns == leaf.begin_ns {
+        true => first.since_ns.clamp(leaf.begin_ns.saturating_sub(BEFORE_LOOK_NS), leaf.begin_ns),
+        false => leaf.begin_ns,
+    }
+}
+
+/// Whether the times of its leaves say when something was lost: work is a length alone, and a turn on a CPU is what all share.
+fn has_moments(kind: EndKind, class: WaitClass) -> bool {
+    kind != EndKind::Works && class != WaitClass::RunQueue
 }
 
 impl End {
@@ -216,7 +242,11 @@ impl End {
         if counted {
             self.seconds += seconds;
             self.count += 1;
-            *self.counted.entry(victim.pid).or_default() += seconds;
+            let counted = self.counted.entry(victim.pid).or_default();
+            counted.seconds += seconds;
+            if has_moments(self.kind, self.class) {
+                counted.when.add(whole_begin_ns(leaf), leaf.end_ns, part);
+            }
         }
         let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
         lost.1 += seconds;
@@ -268,6 +298,14 @@ impl End {
     /// What makes it one end.
     pub fn key(&self) -> EndKey {
         (self.kind, self.class, self.object.clone())
+    }
+
+    /// Of each victim the stretch of about that length in which it lost most: who, from when, and how much, seconds.
+    pub fn moments(&self, length_ns: Ns) -> impl Iterator<Item = (&ThreadRef, Ns, f64)> {
+        self.counted.iter().filter_map(move |(pid, counted)| {
+            let (begin_ns, seconds) = counted.when.densest(length_ns)?;
+            Some((&self.victims.get(pid)?.0, begin_ns, seconds))
+        })
     }
 
     /// What kind of lock it is, if a stack was read of the wait that names it.
@@ -330,7 +368,7 @@ impl End {
     /// The same, with what counts of it alone: parts of an end add up to it.
     pub fn counted_of(&self, wanted: impl Fn(u32) -> bool) -> Self {
         let mut part = self.of_victims(wanted);
-        part.seconds = part.counted.values().sum::<f64>().max(0.0);
+        part.seconds = part.counted.values().map(|it| it.seconds).sum::<f64>().max(0.0);
         part
     }
 
@@ -358,8 +396,10 @@ impl End {
         self.seconds += end.seconds;
         self.count += end.count;
         add(&mut self.victims, &end.victims);
-        for (pid, seconds) in &end.counted {
-            *self.counted.entry(*pid).or_default() += seconds;
+        for (pid, more) in &end.counted {
+            let counted = self.counted.entry(*pid).or_default();
+            counted.seconds += more.seconds;
+            counted.when.take_in(&more.when);
         }
         add(&mut self.holders, &end.holders);
         add(&mut self.holding_threads, &end.holding_threads);

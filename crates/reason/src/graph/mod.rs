@@ -5,7 +5,7 @@
 //! wakers.rs (who ended a wait), question.rs and conversation.rs (what is asked and answered on a connection), channels.rs (the other
 //! end of one), parallel.rs (of several children the one that counts), serving.rs (the thread of a process that matters), sessions.rs
 //! (the session of a database). chains.rs follows the ways
-//! through time, in leaves (leaf.rs), and with ending.rs to who was asked to end; ends.rs adds up where that stops (end.rs), each second once, and
+//! through time, in leaves (leaf.rs), and with ending.rs to who was asked to end; ends.rs adds up where that stops (end.rs) and when (when.rs), each second once, and
 //! short_waits.rs and unseen.rs how much of it each reported wait stands for; demand.rs holds the whole, and answers what rules ask of it; what_if.rs says what a
 //! command would save without one of them. Must not: name a cause, or weigh one.
 
@@ -30,3 +30,4 @@ pub mod unseen;
 pub mod wakers;
 pub mod ways;
 pub mod what_if;
+pub mod when;

@@ -30,6 +30,7 @@ pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
 pub mod memory_members;
+pub mod moment;
 pub mod net_counter;
 pub mod oom_kills;
 pub mod own_functions;

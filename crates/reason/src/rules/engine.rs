@@ -8,12 +8,14 @@
 //! Rejected: rules that look at each other's findings (the order of a ladder says the same, in one place).
 
 pub use super::rule::{Loss, step};
-use super::wording::{Culprit, Impact, Severity, Wording};
+use super::wording::{Culprit, Impact, ImpactMoment, Severity, Wording};
 use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, lasting};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::measure::moment::{self, Moment};
 use crate::model::object::Object;
+use crate::model::words;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An end with a name.
@@ -126,13 +128,9 @@ fn settle(
         (None, None, Some(end)) => end.seconds,
         _ => lost,
     };
-    let impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
-    let severity_max = match &end {
-        Some(end) if is_brief(measures, end) => Severity::Note,
-        _ => matched.severity_max,
-    };
-    let severity =
-        Severity::of(&impact).clamp(matched.severity_min.min(severity_max), severity_max);
+    let mut impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
+    let (severity, moment) = weighed(measures, end.as_ref(), &matched, &impact);
+    impact.moment = moment.as_ref().map(|it| in_contract(measures, it));
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
     victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
     let first = match (&end, &matched.losses) {
@@ -155,6 +153,9 @@ fn settle(
         Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim, name };
     let mut wording = (matched.explain)(&loss);
     wording.remedy = lasting::lasting(measures.model, std::mem::take(&mut wording.remedy));
+    if let Some(moment) = &moment {
+        wording.text.push_str(&in_words(measures, moment));
+    }
     Named {
         rule,
         object,
@@ -168,6 +169,26 @@ fn settle(
         wording,
         claimed: claims,
     }
+}
+
+/// How bad a loss is, and the moment that makes it so, if its share of the window does not.
+fn weighed(
+    measures: &Measures<'_>,
+    end: Option<&End>,
+    matched: &Match<'_>,
+    impact: &Impact,
+) -> (Severity, Option<Moment>) {
+    let severity_max = match end {
+        Some(end) if is_brief(measures, end) => Severity::Note,
+        _ => matched.severity_max,
+    };
+    let of_window =
+        Severity::of(impact).clamp(matched.severity_min.min(severity_max), severity_max);
+    // A moment is worth a warning at most: whom it is to alarm is decided by how often it comes.
+    let of_moment = Severity::Warning.min(severity_max);
+    let moment = end.filter(|_| of_moment > of_window).and_then(|end| moment::of(measures, end));
+    let severity = if moment.is_some() { of_moment } else { of_window };
+    (severity, moment)
 }
 
 /// A wait below this is seen of a process that was asked about alone.
@@ -208,7 +229,30 @@ fn impact(
     } else {
         0.0
     };
-    Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
+    let share = share.clamp(0.0, 1.0);
+    Impact { wait_seconds_per_second: seconds / wall, share, moment: None }
+}
+
+fn in_contract(measures: &Measures<'_>, moment: &Moment) -> ImpactMoment {
+    let look = &measures.model.look;
+    ImpactMoment {
+        at_unix_ns: (look.begin_unix_ns + moment.begin_ns).saturating_sub(look.begin_ns),
+        pid: moment.who.pid,
+        seconds: moment.seconds,
+        share: moment.share,
+    }
+}
+
+fn in_words(measures: &Measures<'_>, moment: &Moment) -> String {
+    let look_ns = measures.model.look.begin_ns;
+    let apart = words::seconds(moment.begin_ns.abs_diff(look_ns) as f64 / 1e9);
+    let process = ThreadRef { tid: moment.who.pid, ..moment.who.clone() };
+    format!(
+        " {} lost {} within a second, {apart} {} the window began.",
+        words::who(&process),
+        words::seconds(moment.seconds),
+        if moment.begin_ns < look_ns { "before" } else { "after" },
+    )
 }
 
 /// Processes of a set of claims, for rules that claim part of an end.

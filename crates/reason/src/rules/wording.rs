@@ -153,6 +153,23 @@ pub struct Impact {
     /// Of a command: share of its critical path. Else: share of the victims' demand time
     /// (time not idle), 0 to 1.
     pub share: f64,
+    /// Of a window longer than 6 s: the moment that makes it count, where its share of the window would not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moment: Option<ImpactMoment>,
+}
+
+/// The second of a window in which one victim lost most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ImpactMoment {
+    /// When it began, nanoseconds since 1970.
+    pub at_unix_ns: u64,
+    /// Who lost.
+    pub pid: u32,
+    /// How much, seconds: within one second from then on.
+    pub seconds: f64,
+    /// Of the victim's time within that second that was not idle, 0 to 1.
+    pub share: f64,
 }
 
 /// One checked fact.

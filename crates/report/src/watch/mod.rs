@@ -150,6 +150,7 @@ impl Watch {
             let mut has_loaded = true;
             let every = loop {
                 windows.set_seconds(self.settings.window.as_secs_f64());
+                windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;
                 let looked = windows.next_window(&mut || {
@@ -160,7 +161,9 @@ impl Watch {
                 let (seconds, spent) = self.window(looked);
                 self.asked_for(is_asked)?;
                 if !std::mem::take(&mut has_loaded) {
+                    let least_ns = self.pace.least_wait_ns();
                     let every = self.pace.take(seconds, spent, self.settings.budget_percent);
+                    self.say_least_wait(100.0 * spent / seconds.max(f64::MIN_POSITIVE), least_ns);
                     self.say_pace(every);
                     if every > 1 {
                         break every;
@@ -283,6 +286,25 @@ impl Watch {
         let (windows, bytes) = self.recorder.size();
         let (windows, bytes) = (figures::count(windows as u64), figures::bytes(bytes as f64));
         format!("{what}; in memory: {windows} windows, {bytes}")
+    }
+
+    /// Says from which length on waits are reported now, if that has changed.
+    fn say_least_wait(&self, percent: f64, before_ns: u64) {
+        let least_ns = self.pace.least_wait_ns();
+        if least_ns == before_ns {
+            return;
+        }
+        let took = format!(
+            "looking took {percent:.1} % of a CPU, of {} % that it may",
+            self.settings.budget_percent
+        );
+        say(&match least_ns {
+            0 => format!("{took}: all waits are reported again"),
+            ns => format!(
+                "{took}: waits under {} are only counted now",
+                figures::seconds(ns as f64 / 1e9)
+            ),
+        });
     }
 
     /// Says when it begins to rest, or to rest for another time, and when it looks at each window again.

@@ -1,7 +1,10 @@
-//! Holds what looking takes within its budget: beyond it, one window in N is looked at, and less is taken by itself.
+//! Holds what looking takes within its budget: beyond it, first short waits are only counted, then one window in N is looked at, and
+//! less is taken by itself.
 //!
-//! Price is CPU time of the process and of its kernel programs, over the last minute that was looked at. What loading the programs
-//! takes is no price of a look that goes on: the first window after it is not counted, or who has rested once would rest for ever. Pure.
+//! Price is CPU time of the process and of its kernel programs, over the last minute that was looked at in the same way. What loading
+//! the programs takes is no price of a look that goes on: the first window after it is not counted, or who has rested once would rest
+//! for ever. A fault of a moment is lost with a window that nobody looked at, and hardly with waits of some milliseconds: so those go
+//! first. Pure.
 
 use std::collections::VecDeque;
 
@@ -9,12 +12,19 @@ use std::collections::VecDeque;
 const SPAN_SECONDS: f64 = 60.0;
 /// At least one window in so many is looked at.
 const EVERY_MAX: u32 = 30;
+/// What of the waits is reported, nanoseconds: all that can be, then ever longer ones. The last is a fraction of the shortest moment
+/// that counts (reason's measure/moment.rs).
+const LEAST_WAIT_NS: [u64; 4] = [0, 4_000_000, 16_000_000, 64_000_000];
+/// More is reported again once looking took less than this part of what it may.
+const SPARE: f64 = 0.4;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Length and price of the last windows.
     windows: VecDeque<(f64, f64)>,
+    /// Index of [`LEAST_WAIT_NS`].
+    level: usize,
 }
 
 impl Pace {
@@ -24,12 +34,31 @@ impl Pace {
         while self.windows.len() > 1 && self.seconds() - self.windows[0].0 >= SPAN_SECONDS {
             self.windows.pop_front();
         }
+        let percent = self.percent();
+        if percent > budget_percent && self.level + 1 < LEAST_WAIT_NS.len() {
+            self.go_to(self.level + 1);
+            return 1;
+        }
         if self.seconds() < SPAN_SECONDS {
             return 1;
         }
-        let every = (self.percent() / budget_percent).ceil();
+        if percent < SPARE * budget_percent && self.level > 0 {
+            self.go_to(self.level - 1);
+            return 1;
+        }
+        let every = (percent / budget_percent).ceil();
         // What cannot be compared looks at each.
         if every > 1.0 { every.min(f64::from(EVERY_MAX)) as u32 } else { 1 }
+    }
+
+    fn go_to(&mut self, level: usize) {
+        self.level = level;
+        self.windows.clear();
+    }
+
+    /// Shorter waits are only counted.
+    pub(super) fn least_wait_ns(&self) -> u64 {
+        LEAST_WAIT_NS[self.level]
     }
 
     /// Share of one CPU, in percent.
@@ -48,14 +77,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_the_budget_windows_are_left_out_and_it_comes_back() {
+    fn beyond_the_budget_short_waits_go_first_then_windows_and_both_come_back() {
         let mut pace = Pace::default();
         for _ in 0..10 {
-            assert_eq!(pace.take(10.0, 0.05, 2.0), 1);
+            assert_eq!(pace.take(10.0, 0.15, 2.0), 1);
         }
-        let every: Vec<u32> = (0..6).map(|_| pace.take(10.0, 0.9, 2.0)).collect();
+        assert_eq!(pace.least_wait_ns(), 0);
+        let mut least = Vec::new();
+        let every: Vec<u32> = (0..20)
+            .map(|_| {
+                let every = pace.take(10.0, 0.9, 2.0);
+                least.push(pace.least_wait_ns());
+                every
+            })
+            .collect();
+        least.dedup();
+        assert_eq!(least, LEAST_WAIT_NS[1..]);
         assert_eq!(every.last(), Some(&5), "{every:?}");
-        let every: Vec<u32> = (0..6).map(|_| pace.take(10.0, 0.05, 2.0)).collect();
-        assert_eq!(every.last(), Some(&1), "{every:?}");
+        assert!(every[..6].iter().all(|every| *every == 1), "{every:?}");
+        let every: Vec<u32> = (0..40).map(|_| pace.take(10.0, 0.05, 2.0)).collect();
+        assert_eq!((every.last(), pace.least_wait_ns()), (Some(&1), 0), "{every:?}");
+    }
+
+    #[test]
+    fn what_just_fits_stays_as_it_is() {
+        let mut pace = Pace::default();
+        pace.take(10.0, 0.9, 2.0);
+        let least = pace.least_wait_ns();
+        assert!(least > 0);
+        for _ in 0..30 {
+            assert_eq!(pace.take(10.0, 0.15, 2.0), 1);
+        }
+        assert_eq!(pace.least_wait_ns(), least);
     }
 }

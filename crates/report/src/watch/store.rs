@@ -169,6 +169,7 @@ impl Store {
         }
         let lock = lock(&folder)?;
         remove_torn(&ring);
+        remove_old_days(&folder, settings.ring.days, Timestamp::now());
         let state = recover(&folder);
         let (queue, work) = sync_channel(QUEUE);
         let failed = Arc::new(Mutex::new(None));
@@ -296,8 +297,11 @@ impl Writer {
     }
 
     fn line(&self, line: &str) -> io::Result<()> {
-        let day = Timestamp::now().strftime("%Y%m%d").to_string();
-        let path = self.folder.join(format!("findings-{day}.jsonl"));
+        let now = Timestamp::now();
+        let path = self.folder.join(day_file(now));
+        if !path.exists() {
+            remove_old_days(&self.folder, self.limits.days, now);
+        }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         // One call: what else is appended stands before or behind it.
         file.write_all(format!("{line}\n").as_bytes())?;
@@ -391,19 +395,8 @@ pub(super) fn read_state(folder: &Path) -> Option<State> {
 /// What was known at the end: the state, and what was said after it was written. A line that was torn is cut off.
 fn recover(folder: &Path) -> State {
     let mut state = read_state(folder).unwrap_or_default();
-    let mut days: Vec<PathBuf> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|file| file.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("findings-") && name.ends_with(".jsonl")
-        })
-        .collect();
-    days.sort();
     // Of two days, because a state may be of the evening before.
-    for day in days.iter().rev().take(2).rev() {
+    for day in days(folder).iter().rev().take(2).rev() {
         for line in whole_lines(day).unwrap_or_default() {
             let read = serde_json::from_slice::<Line>(line.as_bytes()).ok();
             let Some(line) = read.filter(|line| line.sequence > state.sequence) else { continue };
@@ -414,6 +407,36 @@ fn recover(folder: &Path) -> State {
         }
     }
     state
+}
+
+/// The file of a day's findings, by its beginning.
+fn day_file(at: Timestamp) -> String {
+    format!("findings-{}.jsonl", at.strftime("%Y%m%d"))
+}
+
+/// The files of all days, the oldest first.
+fn days(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_day = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("findings-") && name.ends_with(".jsonl")
+    };
+    let mut days: Vec<PathBuf> = files.map(|file| file.path()).filter(is_day).collect();
+    days.sort();
+    days
+}
+
+/// Removes the findings of days of which the ring has no window any more.
+fn remove_old_days(folder: &Path, ring_days: u64, now: Timestamp) {
+    let seconds = i64::try_from(ring_days.saturating_mul(24 * 3600)).unwrap_or(i64::MAX);
+    // Days without end are before all times.
+    let Ok(oldest) = Timestamp::from_second(now.as_second().saturating_sub(seconds)) else {
+        return;
+    };
+    let oldest = folder.join(day_file(oldest));
+    days(folder).into_iter().filter(|day| *day < oldest).for_each(|day| {
+        let _ = std::fs::remove_file(day);
+    });
 }
 
 fn whole_lines(path: &Path) -> io::Result<Vec<String>> {
@@ -520,6 +543,24 @@ mod tests {
         state.over_time.said(&line(2, Happened::Ended).event().expect("an event"));
         assert!(state.over_time.open().next().is_none());
         drop(store);
+    }
+
+    #[test]
+    fn findings_go_with_the_days_of_the_ring() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now: Timestamp = "2026-11-26T10:00:00Z".parse().expect("a time");
+        let names = ["20251126", "20261118", "20261119", "20261126"];
+        for name in names {
+            std::fs::write(folder.path().join(format!("findings-{name}.jsonl")), "").expect("made");
+        }
+        std::fs::write(folder.path().join("findings-of-mine.txt"), "").expect("made");
+        remove_old_days(folder.path(), u64::MAX, now);
+        assert_eq!(days(folder.path()).len(), names.len());
+        remove_old_days(folder.path(), 7, now);
+        let left = names[2..].iter().map(|it| format!("findings-{it}.jsonl"));
+        let left: Vec<PathBuf> = left.map(|it| folder.path().join(it)).collect();
+        assert_eq!(days(folder.path()), left);
+        assert!(folder.path().join("findings-of-mine.txt").exists());
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Sides<'_> {
             true => more / look.report.accounting.wall_seconds.max(1e-9),
             false => more,
         };
-        Severity::of(&Impact { wait_seconds_per_second, share: share.min(1.0) })
+        Severity::of(&Impact { wait_seconds_per_second, share: share.min(1.0), moment: None })
     }
 
     fn why_unknown(&self, changed: &Changed) -> String {

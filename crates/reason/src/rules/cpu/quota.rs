@@ -9,6 +9,7 @@ use crate::facts::ThreadTime;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_quotas::Quota;
+use crate::measure::moment;
 use crate::model::membership;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
@@ -123,7 +124,9 @@ fn matched<'m>(
     claimed.extend(claims(measures, ends, &held.only(), &[WaitClass::RunQueue]));
     let path_seconds = on_path(measures, ends, &claimed).map(|path| path.min(held.seconds()));
     let seconds = path_seconds.unwrap_or_else(|| held.seconds());
-    if seconds < WAIT_PER_SECOND_MIN.value * measures.wall_seconds().max(1e-9) {
+    let is_moment = || claimed.iter().any(|claim| moment::of(measures, &ends[claim.end]).is_some());
+    let counts = seconds >= WAIT_PER_SECOND_MIN.value * measures.wall_seconds().max(1e-9);
+    if !counts && !is_moment() {
         return None;
     }
     let most = held.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;

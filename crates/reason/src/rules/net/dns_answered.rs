@@ -26,6 +26,14 @@ pub(super) static LATE: Threshold = Threshold::new(
     "chosen: a round trip across a continent",
 );
 
+/// A single answer later than this is late, if somebody lost a moment to it.
+pub(super) static LATE_ONCE: Threshold = Threshold::new(
+    0.2,
+    "s",
+    "slowest answer of a server that is quick otherwise: somebody lost a moment to it",
+    "chosen: as long as a moment that counts",
+);
+
 /// Response codes of servers that could not, or would not answer.
 const SERVFAIL: u8 = 2;
 const REFUSED: u8 = 5;
@@ -63,6 +71,11 @@ impl<'a> Answers<'a> {
             }
         }
         answers
+    }
+
+    /// Time to the slowest answer.
+    pub(super) fn slowest(&self) -> f64 {
+        self.seconds.iter().copied().fold(0.0, f64::max)
     }
 
     /// Mean time to an answer.

@@ -8,11 +8,11 @@
 //! Must not: fire for many quick answers, for asking often is the asker's business. Rejected: failures as a reason (a
 //! quick SERVFAIL costs no time).
 
-use super::dns_answered::{Answers, LATE, YOUNG, asked_name};
+use super::dns_answered::{Answers, LATE, LATE_ONCE, YOUNG, asked_name};
 use super::dns_remedies::{Asker, remedies};
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::graph::end::End;
-use crate::measure::Measures;
+use crate::measure::{Measures, moment};
 use crate::model::object::Object;
 use crate::model::{Model, words};
 use crate::rules::proof::Proof;
@@ -52,7 +52,7 @@ pub(crate) static RULE: Rule = Rule {
         "turn off name lookups where only an address is needed",
     ],
     stories: &["S4.3"],
-    thresholds: &[&YOUNG, &LATE, &super::dns_remedies::LEAST_TIMEOUT],
+    thresholds: &[&YOUNG, &LATE, &LATE_ONCE, &super::dns_remedies::LEAST_TIMEOUT],
     finds: Finds::Look(find),
 };
 
@@ -81,7 +81,10 @@ fn matched<'m>(
 ) -> Option<Match<'m>> {
     let answers = Answers::of(measures, server);
     let unseen = answers.asked == 0 && end.longest_seconds >= YOUNG.value;
-    if answers.unanswered.is_empty() && !unseen && answers.mean() < LATE.value {
+    let is_late_once =
+        || answers.slowest() >= LATE_ONCE.value && moment::of(measures, end).is_some();
+    let is_late = answers.mean() >= LATE.value || is_late_once();
+    if answers.unanswered.is_empty() && !unseen && !is_late {
         return None;
     }
     let address = server.map_or_else(|| "not known".to_string(), |server| server.to_string());
@@ -120,6 +123,9 @@ fn wording(
     let how = match (silent, answers.seconds.len()) {
         (0, 0) => "has not answered yet".to_string(),
         (_, 0) => "does not answer".to_string(),
+        (0, _) if answers.mean() < LATE.value && answers.slowest() >= LATE_ONCE.value => {
+            format!("takes up to {} to answer", words::seconds(answers.slowest()))
+        }
         (0, _) => format!("takes {} to answer", words::seconds(answers.mean())),
         _ => format!("leaves {silent} of {} questions unanswered", answers.asked),
     };
@@ -191,6 +197,10 @@ fn evidence(answers: &Answers<'_>, end: &End) -> Vec<Evidence> {
     if !answers.seconds.is_empty() {
         let mean = answers.mean() * 1e3;
         evidence.push(Evidence::new("mean time to an answer", mean, "ms", sent));
+        if answers.mean() < LATE.value && answers.slowest() >= LATE_ONCE.value {
+            let slowest = answers.slowest() * 1e3;
+            evidence.push(Evidence::new("slowest answer", slowest, "ms", sent));
+        }
     }
     if answers.failed > 0 {
         evidence.push(Evidence::new("answers that are failures", answers.failed as f64, "1", sent));
@@ -203,7 +213,8 @@ mod tests {
     use crate::answer::report::CulpritKind;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{endpoint, thread};
+    use crate::rules::scenes::{LOOK_NS, endpoint, fact, thread};
+    use crate::rules::wording::Severity;
 
     #[test]
     fn a_mute_name_server_is_named_with_the_name_asked() {
@@ -214,6 +225,47 @@ mod tests {
         assert_eq!(found[0].culprit.address.as_deref(), Some("10.0.0.53:53"));
         assert!(found[0].text.contains("db.internal"), "{}", found[0].text);
         assert!(found[0].title.ends_with("does not answer"), "{}", found[0].title);
+    }
+
+    /// In a window of ten seconds one answer of many is late by so much.
+    fn late_once(late_ms: u64) -> Option<crate::answer::report::Finding> {
+        let late_ns = late_ms * 1_000_000;
+        let mut facts = dns(Some(1));
+        // As many again, half a second later each.
+        for mut fact in dns(Some(1)) {
+            fact.at_ns += 500_000_000;
+            if let Body::Wait(wait) = &mut fact.body {
+                wait.begin_ns += 500_000_000;
+                wait.end_ns = fact.at_ns;
+                wait.wake = Some(Wake { at_ns: wait.end_ns, ..Wake::default() });
+            }
+            facts.push(fact);
+        }
+        for fact in facts.iter_mut().filter(|fact| fact.at_ns / 500_000_000 == 6) {
+            match &mut fact.body {
+                Body::DnsReply(_) => fact.at_ns += late_ns,
+                Body::Wait(wait) => {
+                    wait.end_ns += late_ns;
+                    fact.at_ns = wait.end_ns;
+                    wait.wake = Some(Wake { at_ns: wait.end_ns, ..Wake::default() });
+                }
+                _ => {}
+            }
+        }
+        facts.push(fact(Body::WindowBegin(WindowBegin { unix_ns: 1 })));
+        let end = Body::WindowEnd(WindowEnd::default());
+        facts.push(Fact { at_ns: 2 * LOOK_NS, body: end });
+        let found = crate::answer::explain(facts).findings;
+        found.into_iter().find(|it| it.code == "net.dns_timeout")
+    }
+
+    #[test]
+    fn one_late_answer_of_many_is_named_if_somebody_lost_a_moment_to_it() {
+        let found = late_once(300).expect("a finding");
+        assert!(found.severity > Severity::Note);
+        assert!(found.title.ends_with("takes up to 301 ms to answer"), "{}", found.title);
+        assert!(found.impact.moment.is_some());
+        assert_eq!(late_once(120), None);
     }
 
     #[test]

@@ -67,8 +67,11 @@ pub(super) fn of_measure<'m>(
             });
         }
         // What else a victim did is little: next to that, any loss would be all of it.
-        let of_look =
-            Impact { wait_seconds_per_second: lost / wall, share: (seconds / wall).min(1.0) };
+        let of_look = Impact {
+            wait_seconds_per_second: lost / wall,
+            share: (seconds / wall).min(1.0),
+            moment: None,
+        };
         matched.severity_max = Severity::of(&of_look);
         matched.path_seconds = measures.is_command().then_some(seconds);
     }
