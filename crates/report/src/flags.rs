@@ -15,6 +15,7 @@ use crate::export::{self, Format, Wanted};
 use crate::failure::Failure;
 use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
+use crate::top;
 use crate::watch::Named;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -190,6 +191,46 @@ impl WatchFlags {
     }
 }
 
+const TOP_EXAMPLES: &str = "\
+Examples:
+  holdup top                        this host, in windows of 5 s
+  holdup top -p 812                 one process
+  holdup top --from ring            all that `holdup watch` has saved; left and right go through it
+  holdup top --from ring:21:14      the same, beginning at a time
+
+`?` shows the keys. It looks only: no key changes anything on the host. docs/top.md.";
+
+/// What to show on a terminal.
+#[derive(Debug, Default, Args)]
+struct TopFlags {
+    #[command(flatten)]
+    target: TargetFlags,
+    /// Length of a window: 2s, 10s [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "from")]
+    window: Option<Duration>,
+    /// Show a recording, or the saved windows: a file, ring, ring:21:14
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateFlag,
+    /// No colours
+    #[arg(long)]
+    no_color: bool,
+}
+
+impl TopFlags {
+    fn task(self, outer_from: Option<PathBuf>) -> Task {
+        let Self { target, window, from, state, no_color } = self;
+        Task::Top(top::Wanted {
+            aim: target.aim(),
+            from: from.or(outer_from),
+            state: state.state,
+            window: window.unwrap_or(top::WINDOW),
+            no_color,
+        })
+    }
+}
+
 /// Where whoever watches writes.
 #[derive(Debug, Default, Args)]
 struct StateFlag {
@@ -354,6 +395,12 @@ enum Command {
         #[command(flatten)]
         print: PrintFlags,
     },
+    /// Show on this terminal what holds this host up, window after window; or the past
+    #[command(after_help = TOP_EXAMPLES)]
+    Top {
+        #[command(flatten)]
+        flags: TopFlags,
+    },
     /// Answer an agent's questions on standard input and output (Model Context Protocol); reads only
     #[command(after_help = "An agent starts it: docs/agents.md says how, and when to look.")]
     Mcp,
@@ -501,6 +548,10 @@ impl Cli {
                 outer.refuse("ring", true, true)?;
                 let own = AnswerFlags { print, ..AnswerFlags::default() };
                 Job { task: Task::Ring { state: state.state }, answer: own.over(answer) }
+            }
+            Command::Top { flags } => {
+                outer.refuse("top", true, false)?;
+                Job { task: flags.task(outer.from), answer: Answer::default() }
             }
             Command::Mcp => {
                 outer.refuse("mcp", true, true)?;

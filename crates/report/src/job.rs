@@ -7,6 +7,7 @@
 
 use crate::diff::Sides;
 use crate::export::{Format, Wanted};
+use crate::top;
 use crate::watch::Named;
 use clap_complete::Shell;
 /// At whom to look: the probe decides what follows from it.
@@ -88,6 +89,8 @@ pub(crate) enum Task {
         /// The state folder.
         state: Option<PathBuf>,
     },
+    /// Show a look that goes on, or the past, on a terminal.
+    Top(top::Wanted),
     /// Answer an agent's questions on standard input and output.
     Mcp,
     /// Print the facts of a recording.

@@ -20,6 +20,7 @@ mod progress;
 mod signals;
 mod slow_start;
 mod text;
+mod top;
 mod watch;
 
 use failure::Failure;
@@ -108,6 +109,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
             }
             Ok(0)
         }
+        Task::Top(wanted) => top::run(wanted),
         Task::Mcp => mcp::serve().map(|()| 0),
         Task::Diff(sides) => compare(&sides, &answer),
         Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),

@@ -184,7 +184,8 @@ fn facts_of(file: &Path, aim: &Aim) -> Result<Model, Failure> {
     Ok(model)
 }
 
-fn not_in(file: &Path, why: &str) -> Failure {
+/// Why a recording does not answer for somebody.
+pub(crate) fn not_in(file: &Path, why: &str) -> Failure {
     let file = file.display();
     let advice = "Without -p, -c, pid or container it answers for what was looked at.";
     Failure::look(format!("cannot answer from {file}: {why}"), advice)

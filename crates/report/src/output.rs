@@ -248,7 +248,7 @@ fn empty(file: &File) -> io::Result<()> {
 }
 
 /// no-color.org, and terminals that say that they are dumb.
-fn no_color_wished() -> bool {
+pub(crate) fn no_color_wished() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_some() || set("TERM").is_none_or(|term| term == "dumb")
 }

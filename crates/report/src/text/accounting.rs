@@ -81,7 +81,7 @@ fn heading(report: &Report) -> String {
 }
 
 /// How many threads the wall is made of; they come and go, so it is a mean.
-pub(super) fn threads(report: &Report) -> Option<String> {
+pub(crate) fn threads(report: &Report) -> Option<String> {
     let mean = report.accounting.wall_seconds / report.window.seconds;
     match mean.round() {
         n if !n.is_finite() || n < 1.0 => None,

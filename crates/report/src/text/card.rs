@@ -14,7 +14,7 @@ const NAME: usize = 40;
 const POD: usize = 60;
 
 /// The card.
-pub(super) fn render(card: &Card, window_seconds: f64, page: &mut Page) {
+pub(crate) fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     let kind = match (card.runtime.as_str(), card.pod.as_deref()) {
         ("" | "cgroup", None) => String::new(),
         (runtime, None) => format!(" ({})", escape::name(runtime, NAME)),

@@ -47,16 +47,20 @@ pub(super) fn render(
     verbose: bool,
     page: &mut Page,
 ) {
-    let tone = match finding.severity {
-        Severity::Critical => Tone::Critical,
-        Severity::Warning => Tone::Warning,
-        Severity::Note => Tone::Plain,
-    };
-    page.verdict(&sentence(&finding.title, TITLE_WIDTH_MAX), tone);
+    page.verdict(&sentence(&finding.title, TITLE_WIDTH_MAX), tone(finding.severity));
     if !finding.text.is_empty() {
         page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
     }
     details(finding, left_out, verbose, page);
+}
+
+/// How bad it is, as a tone.
+pub(crate) fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Critical => Tone::Critical,
+        Severity::Warning => Tone::Warning,
+        Severity::Note => Tone::Plain,
+    }
 }
 
 /// A finding that nobody waits for: its verdict, its paragraph and one way out.
@@ -69,11 +73,43 @@ pub(super) fn note(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool,
     }
 }
 
+/// The same where little room is seen at once: what one acts on first, then who waits, then what proves it. All of it if `whole`.
+pub(super) fn on_a_screen(
+    finding: &Finding,
+    left_out: Option<&LeftOut>,
+    whole: bool,
+    page: &mut Page,
+) {
+    page.verdict(&sentence(&finding.title, TITLE_WIDTH_MAX), tone(finding.severity));
+    chain_or_culprit(finding, page);
+    ways_out(finding, whole, page);
+    page.gap();
+    page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
+    who_waits(finding, left_out, whole, page);
+    around(finding, whole, page);
+    proof(finding, page);
+    page.labelled("more", &more(finding));
+}
+
 fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
+    who_waits(finding, left_out, verbose, page);
+    chain_or_culprit(finding, page);
+    around(finding, verbose, page);
+    ways_out(finding, verbose, page);
+    if verbose {
+        proof(finding, page);
+    }
+    page.labelled("more", &more(finding));
+}
+
+fn who_waits(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
     if let Some(victims) = victims(finding, left_out, verbose) {
         let waits = finding.victims.iter().any(|victim| victim.wait_seconds > 0.0);
         page.labelled(if waits { "waits" } else { "hit" }, &victims);
     }
+}
+
+fn chain_or_culprit(finding: &Finding, page: &mut Page) {
     match chain(finding, page.columns_labelled()) {
         pieces if pieces.len() > 1 => page.joined("chain", &pieces, " <- "),
         _ => {
@@ -82,6 +118,10 @@ fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &
             }
         }
     }
+}
+
+/// What a command would save, where a setting is, what the kernel said.
+fn around(finding: &Finding, verbose: bool, page: &mut Page) {
     without(&finding.without_it, page);
     if let Some(setting) = &finding.culprit.setting
         && !finding.remedy.iter().any(|remedy| remedy.command.contains(setting.as_str()))
@@ -90,21 +130,25 @@ fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &
         page.labelled("set in", &escape::name(setting, page.columns_labelled()));
     }
     log(&finding.kernel_log, if verbose { LOG_LINES_VERBOSE } else { LOG_LINES }, page);
+}
+
+fn ways_out(finding: &Finding, verbose: bool, page: &mut Page) {
     let shown = if verbose { finding.remedy.len() } else { REMEDIES };
     for (at, way) in finding.remedy.iter().take(shown).enumerate() {
         remedy(way, if at == 0 { "do" } else { "or" }, page);
     }
-    if verbose {
-        ways(&finding.chain, page);
-        stacks(&finding.chain, page);
-        for evidence in &finding.evidence {
-            let value = figures::measured(evidence.value, &evidence.unit);
-            let fact = escape::prose(&evidence.fact, 240);
-            let (value, source) = (escape::line(&value), escape::name(&evidence.source, 60));
-            page.labelled("seen", &format!("{fact}: {value} ({source})"));
-        }
+}
+
+/// Why it is said.
+fn proof(finding: &Finding, page: &mut Page) {
+    ways(&finding.chain, page);
+    stacks(&finding.chain, page);
+    for evidence in &finding.evidence {
+        let value = figures::measured(evidence.value, &evidence.unit);
+        let fact = escape::prose(&evidence.fact, 240);
+        let (value, source) = (escape::line(&value), escape::name(&evidence.source, 60));
+        page.labelled("seen", &format!("{fact}: {value} ({source})"));
     }
-    page.labelled("more", &more(finding));
 }
 
 /// What the kernel itself said of it.
@@ -166,7 +210,8 @@ fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Opti
     Some(parts.join(", "))
 }
 
-fn victim(victim: &Victim) -> String {
+/// Somebody who waits, with his group and what he lost.
+pub(crate) fn victim(victim: &Victim) -> String {
     let name = escape::name(&victim.comm, 24);
     let container = match (&victim.workload.name, &victim.container) {
         (Some(name), _) => format!(" in {}", escape::name(name, WORKLOAD)),
@@ -194,7 +239,7 @@ fn chain(finding: &Finding, room: usize) -> Vec<String> {
 }
 
 /// The links of a chain: `who, object (time), who, object (time)`.
-pub(super) fn chain_of(links: &[Link], room: usize) -> Vec<String> {
+pub(crate) fn chain_of(links: &[Link], room: usize) -> Vec<String> {
     let width = LINK_WIDTH_MAX.min(room.saturating_sub(JOINT_AND_TIME));
     let mut pieces = Vec::new();
     let mut last: Option<&Link> = None;
@@ -268,7 +313,8 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
     head.chain([None]).chain(tail).collect()
 }
 
-fn who(who: &Who, width: usize) -> String {
+/// A participant by name, with what runs under it, and number.
+pub(crate) fn who(who: &Who, width: usize) -> String {
     let name = match &who.runs {
         Some(runs) => format!("{} {runs}", who.name),
         None => who.name.clone(),
@@ -323,7 +369,7 @@ fn culprit(culprit: &Culprit) -> Option<String> {
 }
 
 /// An object by kind and name, the kind left out where the name says it.
-pub(super) fn object(object: &ObjectName, width: usize) -> String {
+pub(crate) fn object(object: &ObjectName, width: usize) -> String {
     let kind = escape::line(&object.kind);
     if object.name.is_empty() {
         return escape::name(&kind, width);

@@ -8,13 +8,16 @@
 //! Edit together: `reason/src/findings.rs`, docs/json.md.
 
 mod accounting;
-mod card;
+pub(crate) mod card;
 pub(crate) mod comparison;
 mod container_start;
 pub(crate) mod escape;
-mod finding;
+pub(crate) mod finding;
 pub(crate) mod page;
 mod verdict;
+
+pub(crate) use accounting::threads;
+pub(crate) use verdict::{hides, sees_less, target};
 
 use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
 use holdup_reason::facts::OwnScheduling;
@@ -60,6 +63,21 @@ pub(crate) fn answer(report: &Report, verbose: bool, page: &mut Page) {
     }
 }
 
+/// Writes one finding for a screen: what one acts on first.
+pub(crate) fn finding_on_a_screen(report: &Report, at: usize, whole: bool, page: &mut Page) {
+    let left_out = report.left_out_of(&format!("/findings/{at}/victims"));
+    if let Some(finding) = report.findings.get(at) {
+        finding::on_a_screen(finding, left_out, whole, page);
+    }
+}
+
+/// Writes one end that no rule has named.
+pub(crate) fn end_on_a_screen(report: &Report, at: usize, page: &mut Page) {
+    if let Some(end) = report.answer.ends.get(at) {
+        verdict::end(end, page);
+    }
+}
+
 /// Writes the whole report.
 pub(crate) fn report(report: &Report, verbose: bool, page: &mut Page) {
     answer(report, verbose, page);
@@ -86,7 +104,8 @@ pub(crate) fn report(report: &Report, verbose: bool, page: &mut Page) {
     page.verdict(&cost(&report.cost, report.window.seconds), Tone::Faint);
 }
 
-fn caveats(caveats: &[Caveat], page: &mut Page) {
+/// Writes what limits an answer.
+pub(crate) fn caveats(caveats: &[Caveat], page: &mut Page) {
     page.verdict("What limits this answer", Tone::Heading);
     for (at, caveat) in caveats.iter().enumerate() {
         // Both ends of a look meet the same blindness, with other counts.

@@ -2,7 +2,7 @@
 //!
 //! Owns the layout (2 columns of indent, labels of 8, 80 columns). Callers hand over text that
 //! `escape` has already made harmless; the only control characters that this file adds are the line
-//! feed and, if colours are on, the sequences of `anstyle`.
+//! feed and, if colours are on, the sequences of `anstyle`. Whoever draws on a screen of its own takes the lines with their tones.
 
 use anstyle::{AnsiColor, Style};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
@@ -32,10 +32,14 @@ pub(crate) enum Tone {
     Command,
 }
 
+/// A text of one tone.
+pub(crate) type Piece = (Tone, String);
+
 /// A report in the making.
 #[derive(Debug)]
 pub(crate) struct Page {
-    out: String,
+    /// In their order; lines end within plain ones.
+    pieces: Vec<Piece>,
     width: usize,
     colour: bool,
 }
@@ -43,12 +47,31 @@ pub(crate) struct Page {
 impl Page {
     /// An empty page of that many columns.
     pub(crate) fn new(width: usize, colour: bool) -> Self {
-        Self { out: String::new(), width: width.max(40), colour }
+        Self { pieces: Vec::new(), width: width.max(40), colour }
     }
 
     /// The finished text.
     pub(crate) fn finish(self) -> String {
-        self.out
+        let colour = self.colour;
+        self.pieces.iter().map(|(tone, text)| painted(*tone, text, colour)).collect()
+    }
+
+    /// The same as lines of pieces, without line feeds or colours.
+    pub(crate) fn lines(self) -> Vec<Vec<Piece>> {
+        let mut lines = vec![Vec::new()];
+        for (tone, text) in self.pieces {
+            for (at, part) in text.split('\n').enumerate() {
+                if at > 0 {
+                    lines.push(Vec::new());
+                }
+                if let Some(line) = lines.last_mut().filter(|_| !part.is_empty()) {
+                    line.push((tone, part.to_owned()));
+                }
+            }
+        }
+        // The last line feed ends a line, and begins none.
+        lines.pop_if(|line| line.is_empty());
+        lines
     }
 
     /// Columns right of a label.
@@ -58,13 +81,13 @@ impl Page {
 
     /// Parts the page from what another program wrote before it.
     pub(crate) fn start_on_a_new_line(&mut self) {
-        self.out.push('\n');
+        self.plain("\n");
     }
 
     /// An empty line.
     pub(crate) fn gap(&mut self) {
-        if !self.out.trim_start_matches('\n').is_empty() {
-            self.out.push('\n');
+        if self.pieces.iter().any(|(_, text)| !text.trim_matches('\n').is_empty()) {
+            self.plain("\n");
         }
     }
 
@@ -92,10 +115,10 @@ impl Page {
             if at == 0 {
                 self.label(label);
             } else {
-                self.out.push_str(&hang);
+                self.plain(&hang);
             }
-            self.out.push_str(line);
-            self.out.push('\n');
+            self.plain(line);
+            self.plain("\n");
         }
     }
 
@@ -107,10 +130,10 @@ impl Page {
             if at == 0 {
                 self.label(label);
             } else {
-                self.out.push_str(&hang);
+                self.plain(&hang);
             }
             self.paint(line, Tone::Command);
-            self.out.push('\n');
+            self.plain("\n");
         }
     }
 
@@ -123,8 +146,8 @@ impl Page {
         for (at, piece) in pieces.iter().enumerate() {
             let needed = piece.width() + if at > 0 { joint.width() } else { 0 };
             if at > 0 && used + needed > room {
-                self.out.push('\n');
-                self.out.push_str(&hang);
+                self.plain("\n");
+                self.plain(&hang);
                 used = 0;
             }
             if at > 0 {
@@ -132,10 +155,16 @@ impl Page {
                 self.paint(joint, Tone::Faint);
                 used += joint.width();
             }
-            self.out.push_str(piece);
+            self.plain(piece);
             used += piece.width();
         }
-        self.out.push('\n');
+        self.plain("\n");
+    }
+
+    /// A line as it is, for what is drawn of characters.
+    pub(crate) fn drawn(&mut self, line: &str) {
+        self.plain(line);
+        self.plain("\n");
     }
 
     /// A row of a table: figures as they are, then words that wrap beside them.
@@ -145,37 +174,45 @@ impl Page {
         for (at, line) in wrap(words, self.width.saturating_sub(rest.len())).iter().enumerate() {
             let start = if at == 0 { &first } else { &rest };
             self.paint(&format!("{start}{line}"), tone);
-            self.out.push('\n');
+            self.plain("\n");
         }
     }
 
     fn label(&mut self, label: &str) {
-        self.out.push_str(&" ".repeat(INDENT));
+        self.plain(&" ".repeat(INDENT));
         self.paint(label, Tone::Faint);
-        self.out.push_str(&" ".repeat(LABEL.saturating_sub(label.width()).max(1)));
+        self.plain(&" ".repeat(LABEL.saturating_sub(label.width()).max(1)));
     }
 
     fn wrapped(&mut self, text: &str, tone: Tone, first: &str, rest: &str) {
         for (at, line) in wrap(text, self.width - rest.width()).iter().enumerate() {
-            self.out.push_str(if at == 0 { first } else { rest });
+            self.plain(if at == 0 { first } else { rest });
             self.paint(line, tone);
-            self.out.push('\n');
+            self.plain("\n");
         }
     }
 
-    fn paint(&mut self, text: &str, tone: Tone) {
-        let style = match tone {
-            _ if !self.colour => Style::new(),
-            Tone::Plain => Style::new(),
-            Tone::Critical => AnsiColor::Red.on_default().bold(),
-            Tone::Warning => AnsiColor::Yellow.on_default().bold(),
-            Tone::Good => AnsiColor::Green.on_default().bold(),
-            Tone::Heading => Style::new().bold(),
-            Tone::Faint => Style::new().dimmed(),
-            Tone::Command => AnsiColor::Cyan.on_default(),
-        };
-        self.out.push_str(&format!("{style}{text}{style:#}"));
+    fn plain(&mut self, text: &str) {
+        self.paint(text, Tone::Plain);
     }
+
+    fn paint(&mut self, text: &str, tone: Tone) {
+        self.pieces.push((tone, text.to_owned()));
+    }
+}
+
+fn painted(tone: Tone, text: &str, colour: bool) -> String {
+    let style = match tone {
+        _ if !colour => Style::new(),
+        Tone::Plain => Style::new(),
+        Tone::Critical => AnsiColor::Red.on_default().bold(),
+        Tone::Warning => AnsiColor::Yellow.on_default().bold(),
+        Tone::Good => AnsiColor::Green.on_default().bold(),
+        Tone::Heading => Style::new().bold(),
+        Tone::Faint => Style::new().dimmed(),
+        Tone::Command => AnsiColor::Cyan.on_default(),
+    };
+    format!("{style}{text}{style:#}")
 }
 
 /// Lines of at most `width` columns, broken at spaces, inside words only where nothing else helps.
@@ -274,6 +311,19 @@ mod tests {
             page.finish(),
             "  chain   nginx 812 <- pipe log (3.55 s)\n          <- logger 97\n"
         );
+    }
+
+    #[test]
+    fn lines_are_the_text_with_its_tones() {
+        let mut page = Page::new(40, true);
+        page.verdict("x is slow.", Tone::Critical);
+        page.gap();
+        page.labelled("by", "y");
+        let lines = page.lines();
+        assert_eq!(lines[0], [(Tone::Critical, "x is slow.".to_string())]);
+        let text = |line: &Vec<Piece>| line.iter().map(|(_, text)| text.as_str()).collect();
+        let texts: Vec<String> = lines.iter().map(text).collect();
+        assert_eq!(texts, ["x is slow.", "", "  by      y"]);
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{chain_of, command, stacks, ways, without};
+use super::finding::{chain_of, command, stacks, victim, ways, without};
 use super::page::{Page, Tone};
-use holdup_reason::answer::{Accounting, Report, Verdict};
+use holdup_reason::answer::picture::words;
+use holdup_reason::answer::{Accounting, AnswerEnd, Caveat, Report, Verdict};
 use holdup_reason::facts::TargetKind;
 
 /// Columns of a target's name; a command's words may be many.
@@ -57,9 +58,36 @@ pub(super) fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
     }
 }
 
-/// Whether a caveat says that a cause may have been missed: all but those on when, how much, what looking costs,
+/// One end alone: what it is, who waits, how it was reached, and what to ask.
+pub(super) fn end(end: &AnswerEnd, page: &mut Page) {
+    let words = escape::prose(&words::end(end, None), TITLE_WIDTH_MAX);
+    page.verdict(&words, Tone::Heading);
+    let victims: Vec<String> = end.victims.iter().map(victim).collect();
+    if !victims.is_empty() {
+        page.labelled("waits", &victims.join(", "));
+    }
+    if end.chain.len() > 1 {
+        page.joined("chain", &chain_of(&end.chain, page.columns_labelled()), " <- ");
+    }
+    if let Some(why) = &end.why_open {
+        page.labelled("open", &escape::prose(why, TEXT_WIDTH_MAX));
+    }
+    without(&end.without_it, page);
+    if !end.ask.is_empty() {
+        command(&end.ask, "ask", page);
+    }
+    ways(&end.chain, page);
+    stacks(&end.chain, page);
+}
+
+/// Whether a caveat says that a cause may have been missed.
+pub(crate) fn sees_less(report: &Report) -> bool {
+    report.caveats.iter().any(hides)
+}
+
+/// Whether a cause may have been missed for it: all but what is about when, how much, what looking costs,
 /// single processes of another namespace, and who has no CPU because many have work.
-fn sees_less(report: &Report) -> bool {
+pub(crate) fn hides(caveat: &Caveat) -> bool {
     let harmless = [
         "ended_early",
         "residual",
@@ -69,11 +97,11 @@ fn sees_less(report: &Report) -> bool {
         "cpu_full",
         "blind.user_stacks",
     ];
-    report.caveats.iter().any(|caveat| !harmless.contains(&caveat.code.as_str()))
+    !harmless.contains(&caveat.code.as_str())
 }
 
 /// The target as a subject.
-pub(super) fn target(report: &Report) -> String {
+pub(crate) fn target(report: &Report) -> String {
     let name = escape::name(&report.target.name, NAME_WIDTH_MAX);
     match (report.target.kind, report.target.pid) {
         (TargetKind::Host, _) if name.is_empty() => "this host".into(),
