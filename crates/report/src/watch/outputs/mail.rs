@@ -33,6 +33,8 @@ const LASTS_MAX: Duration = Duration::from_secs(60);
 /// Events of one mail that are said in full, a line each, and at all.
 const IN_FULL_MAX: usize = 3;
 const LINES_MAX: usize = 50;
+/// Troubles that a mail of several names as its threads.
+const REFERENCES_MAX: usize = 10;
 const SUBJECT_WIDTH: usize = 120;
 /// RFC 5322, 2.1.1, less what escape codes take.
 const LINE_BYTES_MAX: usize = 900;
@@ -53,6 +55,7 @@ pub(super) struct Mail {
 }
 
 impl Mail {
+    /// Nothing is sent yet.
     pub(super) fn new(settings: MailSettings) -> Self {
         Self {
             settings,
@@ -150,11 +153,9 @@ fn compose(
         headers.push(format!("From: {}", from.0));
     }
     // One thread a trouble, from its begin to its end.
-    if let [only] = events
-        && more == 0
-    {
-        headers.push(format!("References: {}", id(only, 0)));
-    }
+    let threads: Vec<String> =
+        events.iter().take(REFERENCES_MAX).map(|message| id(message, 0)).collect();
+    headers.push(format!("References: {}", threads.join("\n ")));
     let body = body(events, more, per_hour, &zone);
     let encoding = if body.is_ascii() { "7bit" } else { "8bit" };
     headers.push(format!("Content-Transfer-Encoding: {encoding}"));
@@ -372,7 +373,7 @@ mod tests {
                     None => headers.push(line.to_string()),
                 }
             }
-            prop_assert_eq!(headers.len(), 10, "{}", head);
+            prop_assert_eq!(headers.len(), 11, "{}", head);
             prop_assert!(body.lines().all(|line| line.len() <= 998));
             let is_plain = !text.contains(['\r', '\0', '\u{1b}']);
             prop_assert!(is_plain, "{text}");

@@ -85,12 +85,19 @@ trait Output: Send {
 /// An output that the settings ask for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Wanted {
+    /// A program and its arguments.
     Hook(Vec<String>),
+    /// The system journal.
     Journald,
+    /// A syslog daemon.
     Syslog(SyslogSettings),
+    /// People.
     Mail(MailSettings),
+    /// Figures, for node_exporter.
     TextFile(PathBuf),
+    /// Figures, for whoever asks at this address.
     Serve(SocketAddr),
+    /// A collector of OpenTelemetry.
     Otlp(Url),
 }
 

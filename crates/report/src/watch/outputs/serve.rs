@@ -31,6 +31,7 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// Listens once there are figures.
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address, shared: Arc::default(), thread: None }
     }
