@@ -132,6 +132,12 @@ export-test: ## Open each export in its real reader, and ask holdup mcp as an ag
 	@$(MAKE) --no-print-directory build
 	tests/exports/run target/holdup $(ARGS)
 
+.PHONY: output-test
+output-test: ## Have holdup watch reach a real journald, rsyslog, sendmail, Prometheus, node_exporter, Nagios and OpenTelemetry collector (root; ARGS="Mail" for some)
+	@xtask/setup outputs
+	@$(MAKE) --no-print-directory build
+	tests/outputs/run target/holdup $(ARGS)
+
 .PHONY: package-test
 package-test: packages ## Install the package in a bare Debian, look, open a page, remove it without a trace (root; ARGS=trixie for another)
 	tests/packages/run target/packages/holdup_*.deb $(ARGS)

@@ -153,10 +153,7 @@ fn check(state: Option<std::path::PathBuf>) -> watch::check::Checked {
     }
     let seconds = Some(watch::check::LOOK_SECONDS);
     match main_loop::look(Aim::Host, seconds, None, Beside::default()) {
-        Ok(looked) => {
-            let findings = looked.answered.report.findings.iter();
-            watch::check::of(findings.map(holdup_engine::over_time::Said::of))
-        }
+        Ok(looked) => watch::check::of_look(&looked.answered.report),
         Err(failure) => watch::check::unknown(&failure.message()),
     }
 }

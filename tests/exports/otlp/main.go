@@ -1,10 +1,10 @@
 // An OpenTelemetry collector of its own modules: the OTLP receiver on HTTP, the pipeline, and an exporter that prints what came in.
 //
-// Owns only that exporter: a line of JSON for each request with how many spans and links there are, how long the longest span is, whose
-// child and of which trace the first one is, and the names of attributes. All else is the collector's. Its configuration is written by the
+// Owns only that exporter: a line of JSON for each request. Of spans it says how many and how many links there are, how long the longest span
+// is, whose child and of which trace the first one is, and the names of attributes; of logs the first record whole. All else is the collector's. Its configuration is written by the
 // test. Rejected: to call its unmarshaler alone (whoever posts the file meets the receiver, which may refuse what that one reads).
 //
-// Edit together: tests/exports/run (which versions), tests/exports/test_readers.py.
+// Edit together: tests/exports/otlp/build (which versions), tests/exports/test_readers.py, tests/outputs/test_outputs.py.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
@@ -62,6 +63,28 @@ func printed(_ context.Context, traces ptrace.Traces) error {
 	})
 }
 
+type logPrinter struct {
+	component.StartFunc
+	component.ShutdownFunc
+	consumer.Logs
+}
+
+func printedLogs(_ context.Context, logs plog.Logs) error {
+	resource := logs.ResourceLogs().At(0)
+	scope := resource.ScopeLogs().At(0)
+	record := scope.LogRecords().At(0)
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{
+		"records": logs.LogRecordCount(), "body": record.Body().AsString(), "event": record.EventName(), "severity": record.SeverityNumber(),
+		"at_ns": record.Timestamp(), "scope": scope.Scope().Name(), "attributes": record.Attributes().AsRaw(),
+		"resource": resource.Resource().Attributes().AsRaw(),
+	})
+}
+
+func createLogPrinter(context.Context, exporter.Settings, component.Config) (exporter.Logs, error) {
+	logs, err := consumer.NewLogs(printedLogs)
+	return logPrinter{Logs: logs}, err
+}
+
 func createPrinter(context.Context, exporter.Settings, component.Config) (exporter.Traces, error) {
 	traces, err := consumer.NewTraces(printed)
 	return printer{Traces: traces}, err
@@ -73,7 +96,8 @@ func factories() (otelcol.Factories, error) {
 		return otelcol.Factories{}, err
 	}
 	own := exporter.NewFactory(component.MustNewType("printer"), func() component.Config { return &struct{}{} },
-		exporter.WithTraces(createPrinter, component.StabilityLevelDevelopment))
+		exporter.WithTraces(createPrinter, component.StabilityLevelDevelopment),
+		exporter.WithLogs(createLogPrinter, component.StabilityLevelDevelopment))
 	exporters, err := otelcol.MakeFactoryMap[exporter.Factory](own)
 	return otelcol.Factories{Receivers: receivers, Exporters: exporters, Telemetry: otelconftelemetry.NewFactory()}, err
 }

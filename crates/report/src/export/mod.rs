@@ -11,7 +11,7 @@
 
 mod folded;
 mod lines;
-mod otlp;
+pub(crate) mod otlp;
 mod perfetto;
 mod pprof;
 mod speedscope;

@@ -2,7 +2,7 @@
 //!
 //! The command is the span below TRACEPARENT (W3C Trace Context), or the root of a trace of its own. Processes are spans below the one
 //! that began them, waits below their process, and each wait is linked to the span of whoever had to act. Identities are computed
-//! from the look, so that a recording gives the same spans again. Must not: send anything.
+//! from the look, so that a recording gives the same spans again. Must not: send anything. Edit together: ../watch/outputs/otlp.rs.
 
 use crate::failure::Failure;
 use holdup_reason::answer::Report;
@@ -137,8 +137,14 @@ fn status(report: &Report) -> u8 {
     if report.target.exit_status.unwrap_or(0) == 0 { 0 } else { 2 }
 }
 
-fn text(key: &str, value: &str) -> Value {
+/// An attribute that is a string.
+pub(crate) fn text(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
+}
+
+/// An attribute that is a number with a fraction.
+pub(crate) fn fraction(key: &str, value: f64) -> Value {
+    json!({"key": key, "value": {"doubleValue": value}})
 }
 
 fn number(key: &str, value: u32) -> Value {

@@ -2,12 +2,12 @@
 //!
 //! Whoever watches has the answer already, if its state is fresh; else a short look is taken. The line is that of the Monitoring Plugins
 //! Development Guidelines: status, text, and behind a bar the figures; status 0 is well, 1 a warning, 2 critical, 3 not known. Must not: fail
-//! in another way than by 3.
+//! in another way than by 3; say well of a host that it could not see.
 
 use super::store::{self, State};
 use crate::text::escape;
 use holdup_engine::over_time::Said;
-use holdup_reason::answer::Severity;
+use holdup_reason::answer::{Report, Severity};
 use std::path::Path;
 
 /// Seconds after which the state of whoever watches says nothing about now: some windows of the longest.
@@ -38,8 +38,21 @@ fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
     (age_ns as f64) < FRESH_SECONDS * 1e9
 }
 
+/// Of a look. One that could not see who waits knows of no trouble, and not that there is none.
+pub(crate) fn of_look(report: &Report) -> Checked {
+    let checked = of(report.findings.iter().map(Said::of));
+    let is_blind = report.caveats.iter().any(|caveat| caveat.code == "blind.kernel_events");
+    match checked.status == 0 && is_blind {
+        true => unknown(
+            "nobody watches whose state this user may read, and without root a look does not see who waits: \
+             run it by sudo",
+        ),
+        false => checked,
+    }
+}
+
 /// Of findings.
-pub(crate) fn of(findings: impl Iterator<Item = Said>) -> Checked {
+fn of(findings: impl Iterator<Item = Said>) -> Checked {
     let mut found: Vec<Said> = findings.filter(|it| it.severity > Severity::Note).collect();
     found.sort_by(|one, other| {
         let worse = other.severity.cmp(&one.severity);
@@ -72,7 +85,7 @@ pub(crate) fn unknown(why: &str) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::answer::Report;
+    use holdup_reason::answer::Caveat;
 
     fn finding(severity: Severity, title: &str) -> Said {
         let text = include_str!("../../tests/reports/file_lock.json");
@@ -106,6 +119,18 @@ mod tests {
         );
         assert!(!checked.line.contains('\u{1b}'));
         assert_eq!(unknown("holdup: cannot look: a|b").line, "HOLDUP UNKNOWN - cannot look: a/b\n");
+    }
+
+    #[test]
+    fn whoever_sees_no_waits_does_not_say_that_all_is_well() {
+        let text = include_str!("../../tests/reports/file_lock.json");
+        let mut report: Report = serde_json::from_str(text).expect("a report");
+        report.caveats = vec![Caveat { code: "blind.kernel_events".into(), text: String::new() }];
+        assert_eq!(of_look(&report).status, 2, "what it has found is so");
+        report.findings.clear();
+        assert_eq!(of_look(&report).status, 3);
+        report.caveats.clear();
+        assert_eq!(of_look(&report).status, 0);
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! `holdup watch`: the look that goes on, what it keeps, and whom it reaches. One process, no port, no async.
 //!
 //! Window by window: the answer goes to over_time (what began, changed, ended), the recording to the recorder in memory; what is worth
-//! the disk is queued for the store, what happened is a line on standard output, a line in the findings of the day, and the hook's
-//! standard input. A sign of life goes to systemd at each batch of facts. SIGTERM ends it, SIGHUP reads the settings again, SIGUSR1
+//! the disk is queued for the store, what happened is a line on standard output, a line in the findings of the day, and given to the
+//! outputs of the settings. A sign of life goes to systemd at each batch of facts. SIGTERM ends it, SIGHUP reads the settings again, SIGUSR1
 //! keeps what is in memory.
 //!
-//! Must not: wait for a disk or a hook in this thread; restart itself (systemd does); act on the host. Edit together: docs/watch.md,
+//! Must not: wait for a disk, a program or the net in this thread; restart itself (systemd does); act on the host. Edit together: docs/watch.md,
 //! packaging/holdup-watch.service.
 
 mod alive;
 pub(crate) mod check;
-mod hook;
+mod event_line;
+mod outputs;
 mod pace;
 mod recorder;
 pub(crate) mod ring;
@@ -20,13 +21,16 @@ mod store;
 use crate::failure::Failure;
 use crate::text::escape;
 use alive::Alive;
+use event_line::{Line, OutputLine};
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
-use holdup_reason::answer::Report;
+use holdup_reason::answer::{Report, ReportHost, SCHEMA};
 use holdup_reason::model::figures;
-use hook::Hook;
 use jiff::tz::TimeZone;
+use outputs::figures::{Figures, Now};
+use outputs::message::Message;
+use outputs::{Outputs, Wanted};
 use pace::Pace;
 use recorder::Recorder;
 use ring::Entry;
@@ -37,8 +41,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use store::{Line, State, Store};
+use store::{State, Store};
 
+/// From the last window to the end of the process: systemd and people expect an end within a second.
+const LAST_SENDING: Duration = Duration::from_millis(800);
 /// The state is written at least so often, so that who reads it knows that somebody watches.
 const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;
 
@@ -106,7 +112,8 @@ struct Watch {
     state: State,
     recorder: Recorder,
     pace: Pace,
-    hook: Hook,
+    outputs: Outputs,
+    figures: Figures,
     alive: Alive,
     unwritten: u64,
     /// One window in so many is looked at.
@@ -128,17 +135,15 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
         state,
         recorder,
         pace: Pace::default(),
-        hook: Hook::default(),
+        outputs: Outputs::default(),
+        figures: Figures::default(),
         alive: Alive::default(),
         unwritten: 0,
         every: 1,
     };
+    watch.outputs.set(Wanted::all(&watch.settings));
     let watched = watch.windows();
-    watch.alive.stops();
-    watch.store.state(&watch.state);
-    if !watch.store.close() {
-        say("what was still to be written is lost: the disk does not answer");
-    }
+    watch.end();
     watched
 }
 
@@ -198,8 +203,10 @@ impl Watch {
         let recording = bytes.as_ref().map(|_| entry.file.clone());
         let write = self.recorder.take(entry, bytes);
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
+        self.figures.window(&report);
         for event in events {
             self.state.sequence += 1;
+            self.figures.event(event.event);
             self.reach(&event, &report, recording.clone());
         }
         let end_ns = report.window.begin_unix_ns + (report.window.seconds * 1e9) as u64;
@@ -208,7 +215,8 @@ impl Watch {
             self.state.looked_unix_ns = end_ns;
             self.store.state(&self.state);
         }
-        self.say_failures();
+        self.say_failures(end_ns, &report.host);
+        self.outputs.metrics(|| self.figures.text(&self.now()));
         self.alive.status(self.status());
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
         (report.window.seconds, spent)
@@ -216,14 +224,38 @@ impl Watch {
 
     /// Says an event to whoever is to know it.
     fn reach(&mut self, event: &Event, report: &Report, recording: Option<String>) {
-        say_event(event);
+        // Where standard output is the journal too, a line there would be a second entry.
+        if !(self.outputs.has_journald() && outputs::journald::is_stdout()) {
+            say_event(event);
+        }
         let host = report.host.clone();
         let line = Line::of(self.state.sequence, event, host, recording);
         self.store.line(&line);
-        if !self.settings.hook.is_empty()
-            && let Ok(text) = serde_json::to_string(&line)
-        {
-            self.hook.start(&self.settings.hook, text);
+        self.outputs.event(Message::of(event, &line));
+    }
+
+    /// What figures say of this moment.
+    fn now(&self) -> Now<'_> {
+        Now {
+            open: self.state.over_time.open().map(|(_, said)| said).collect(),
+            memory_bytes: self.recorder.size().1 as u64,
+            ring_bytes: self.store.ring_bytes(),
+            unwritten: self.store.unwritten,
+            outputs: self.outputs.states(),
+        }
+    }
+
+    /// Has written and sent what waits for it, as far as there is time.
+    fn end(mut self) {
+        let until = Instant::now() + LAST_SENDING;
+        self.alive.stops();
+        self.outputs.end();
+        self.store.state(&self.state);
+        if !self.store.close() {
+            say("what was still to be written is lost: the disk does not answer");
+        }
+        for (output, many) in self.outputs.wait(until) {
+            say(&format!("{} messages for {output} were not sent", figures::count(many)));
         }
     }
 
@@ -255,6 +287,7 @@ impl Watch {
                     };
                     self.settings = Settings { state: state.clone(), ring, ..settings };
                     self.recorder.set(&self.settings);
+                    self.outputs.set(Wanted::all(&self.settings));
                     say("the settings were read again");
                 }
                 Err(failure) => say(&format!("as before, for: {}", failure.message().trim_end())),
@@ -326,7 +359,9 @@ impl Watch {
     /// Looks at nothing until the next window that the budget allows.
     fn rest(&mut self, every: u32) {
         // Two windows are looked at in a row: one that loads, and one that shows what looking takes now.
-        let length = self.settings.window * 2 * (every - 1);
+        let left_out = 2 * (every - 1);
+        self.figures.left_out(left_out.into());
+        let length = self.settings.window * left_out;
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
             std::thread::sleep(Duration::from_millis(200));
@@ -334,8 +369,25 @@ impl Watch {
         }
     }
 
-    fn say_failures(&mut self) {
-        self.hook.failures().iter().for_each(|why| say(why));
+    fn say_failures(&mut self, at_unix_ns: u64, host: &ReportHost) {
+        for change in self.outputs.changes() {
+            let outputs::Change { output, is_failure, text } = change;
+            let (event, word) = match is_failure {
+                true => ("output_failed", "fails"),
+                false => ("output_restored", "works again"),
+            };
+            say(&format!("output {output} {word}: {text}"));
+            self.state.sequence += 1;
+            self.store.line(&OutputLine {
+                schema: SCHEMA,
+                sequence: self.state.sequence,
+                event,
+                output,
+                text: &text,
+                at_unix_ns,
+                host,
+            });
+        }
         if let Some(why) = self.store.failure() {
             say(&why);
         }

@@ -3,6 +3,12 @@
 //! An unknown key or a wrong value is an error with its line and column; nothing is guessed. `--print-config` prints every key with
 //! its value and what it costs, as a file that reads back. Must not: open anything but the file. Edit together: docs/watch.md.
 
+use super::outputs::Url;
+use super::outputs::endpoint;
+use super::outputs::settings::{
+    JournaldSettings, MailSettings, MetricsSettings, OtlpSettings, SyslogSettings,
+    print as print_outputs,
+};
 use crate::failure::Failure;
 use holdup_reason::model::figures;
 use serde::Deserialize;
@@ -32,6 +38,19 @@ pub(crate) struct Settings {
     pub ring: RingSettings,
     /// Whom to start when something begins, changes or ends.
     pub hook: Vec<String>,
+    /// The system journal.
+    pub journald: JournaldSettings,
+    /// A syslog daemon.
+    pub syslog: SyslogSettings,
+    /// Mail.
+    pub mail: MailSettings,
+    /// Figures for Prometheus.
+    pub metrics: MetricsSettings,
+    /// An OpenTelemetry collector.
+    pub otlp: OtlpSettings,
+    /// Where it takes logs, with what the environment says; none if it is not wanted.
+    #[serde(skip)]
+    pub logs: Option<Url>,
 }
 
 /// What the ring on the disk may take.
@@ -61,6 +80,12 @@ impl Default for Settings {
             state: STATE.into(),
             ring: RingSettings::default(),
             hook: Vec::new(),
+            journald: JournaldSettings::default(),
+            syslog: SyslogSettings::default(),
+            mail: MailSettings::default(),
+            metrics: MetricsSettings::default(),
+            otlp: OtlpSettings::default(),
+            logs: None,
         }
     }
 }
@@ -118,7 +143,7 @@ impl Settings {
     }
 
     /// What is a value and makes no sense.
-    fn checked(self, file: &str) -> Result<Self, Failure> {
+    fn checked(mut self, file: &str) -> Result<Self, Failure> {
         let refused = |what: String| Err(Failure::usage(format!("{file}: {what}")));
         let seconds = self.window.as_secs_f64();
         if !(1.0..=300.0).contains(&seconds) {
@@ -141,6 +166,18 @@ impl Settings {
         }
         if self.hook.first().is_some_and(|program| !program.starts_with('/')) {
             return refused("hook must begin with the whole path of a program".into());
+        }
+        if !self.mail.sendmail.is_absolute() {
+            return refused("mail.sendmail must be the whole path of a program".into());
+        }
+        if self.mail.per_hour == 0 {
+            return refused("mail.per_hour is 0; without recipients no mail is sent".into());
+        }
+        if self.otlp.enabled {
+            match endpoint(&self.otlp, |name| std::env::var(name).ok()) {
+                Ok(url) => self.logs = Some(url),
+                Err(why) => return refused(why),
+            }
         }
         Ok(self)
     }
@@ -168,7 +205,8 @@ impl Settings {
              free_percent = {}\n\
              # What is written with a finding.\n\
              before = \"{}\"\n\
-             after = \"{}\"\n",
+             after = \"{}\"\n\n\
+             {}",
             seconds(self.window),
             seconds(self.memory),
             self.budget_percent,
@@ -179,12 +217,13 @@ impl Settings {
             self.ring.free_percent,
             seconds(self.ring.before),
             seconds(self.ring.after),
+            print_outputs(&self.journald, &self.syslog, &self.mail, &self.metrics, &self.otlp),
         )
     }
 }
 
 /// A basic string of TOML, whose escapes are those of JSON.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -212,6 +251,15 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(Settings::of(&settings.print(), "x.toml").ok(), Some(settings));
+        let text = "[syslog]\nto = \"tcp:[::1]:601\"\nfacility = \"local3\"\n[mail]\nto = [\"root\", \"a@b\"]\n\
+             from = \"h@b\"\nper_hour = 2\n[metrics]\ntextfile = \"/a/b.prom\"\nlisten = \"127.0.0.1:9750\"\n\
+             [journald]\nenabled = true\n[otlp]\nenabled = true\nendpoint = \"http://192.0.2.1:4318\"\n";
+        let all = Settings::of(text, "x.toml").expect("right");
+        assert_eq!(
+            all.logs.as_ref().map(ToString::to_string).as_deref(),
+            Some("http://192.0.2.1:4318/v1/logs")
+        );
+        assert_eq!(Settings::of(&all.print(), "x.toml").ok(), Some(all));
         assert_eq!(Settings::of("", "x.toml").ok(), Some(Settings::default()));
     }
 
@@ -228,6 +276,16 @@ mod tests {
             ("memory = \"5s\"", "shorter than a window"),
             ("budget_percent = 0", "it may be 0.1 to 100"),
             ("hook = [\"mail\"]", "whole path"),
+            ("[syslog]\nto = \"192.0.2.1\"", "x.toml:2:6: it is unix:/dev/log"),
+            ("[syslog]\nfacility = \"kern\"", "x.toml:2:12: it is one of user, daemon"),
+            ("[mail]\nto = [\"-oQ/tmp\"]", "x.toml:2:6: it is a plain address"),
+            ("[mail]\nto = [\"a@b\\r\\nBcc: c@d\"]", "it is a plain address"),
+            (
+                "[metrics]\nlisten = \"0.0.0.0:9750\"",
+                "x.toml:2:10: it is an address of this host alone",
+            ),
+            ("[metrics]\ntextfile = \"/a/b\"", "ends in .prom"),
+            ("[otlp]\nendpoint = \"https://a\"", "x.toml:2:12: https is not spoken"),
         ] {
             assert!(refused(text).contains(why), "{}", refused(text));
         }

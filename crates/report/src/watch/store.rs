@@ -7,19 +7,19 @@
 //!
 //! Must not: decide what is saved (recorder.rs), or what surplus is (ring.rs). Edit together: docs/watch.md.
 
+use super::event_line::{Line, Numbered};
 use super::ring::{self, Entry};
 use super::settings::{RingSettings, Settings};
 use crate::failure::Failure;
-use holdup_engine::over_time::{Event, Happened, OverTime, Said};
-use holdup_reason::answer::{ObjectName, ReportHost, SCHEMA, Severity};
+use holdup_engine::over_time::OverTime;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -45,93 +45,6 @@ pub(super) struct State {
     pub over_time: OverTime,
 }
 
-/// One line of `findings-DAY.jsonl`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Line {
-    /// Version of the JSON contract.
-    pub schema: u32,
-    /// Number of the event: one more for each.
-    pub sequence: u64,
-    /// What happened.
-    pub event: Happened,
-    /// The finding's key.
-    pub key: String,
-    /// Of a change, the key before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub was: Option<String>,
-    /// When this was said, the end of a window; nanoseconds since 1970, as all of them.
-    pub at_unix_ns: u64,
-    /// When the trouble was first found.
-    pub since_unix_ns: u64,
-    /// When it was last found.
-    pub until_unix_ns: u64,
-    /// In how many windows it was found.
-    pub windows: u64,
-    /// Where it happened.
-    pub host: ReportHost,
-    /// The recording of the window that showed it, in the ring; absent if it could not be held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recording: Option<String>,
-    /// The finding, as docs/json.md has it.
-    pub finding: Box<RawValue>,
-}
-
-impl Line {
-    /// Of an event.
-    pub(super) fn of(
-        sequence: u64,
-        event: &Event,
-        host: ReportHost,
-        recording: Option<String>,
-    ) -> Self {
-        Self {
-            schema: SCHEMA,
-            sequence,
-            event: event.event,
-            key: event.key.clone(),
-            was: event.was.clone(),
-            at_unix_ns: event.at_unix_ns,
-            since_unix_ns: event.since_unix_ns,
-            until_unix_ns: event.until_unix_ns,
-            windows: event.windows,
-            host,
-            recording,
-            finding: event.said.finding.clone(),
-        }
-    }
-
-    /// The event that it says; none if its finding is not one.
-    fn event(self) -> Option<Event> {
-        /// What of a finding is asked for again.
-        #[derive(Deserialize)]
-        struct Brief {
-            code: String,
-            title: String,
-            object: ObjectName,
-            severity: Severity,
-            impact: BriefImpact,
-        }
-        #[derive(Deserialize)]
-        struct BriefImpact {
-            wait_seconds_per_second: f64,
-        }
-        let Brief { code, title, object, severity, impact } =
-            serde_json::from_slice(self.finding.get().as_bytes()).ok()?;
-        let lost_per_second = impact.wait_seconds_per_second;
-        let said = Said { code, title, object, severity, lost_per_second, finding: self.finding };
-        Some(Event {
-            event: self.event,
-            key: self.key,
-            at_unix_ns: self.at_unix_ns,
-            since_unix_ns: self.since_unix_ns,
-            until_unix_ns: self.until_unix_ns,
-            windows: self.windows,
-            was: self.was,
-            said,
-        })
-    }
-}
-
 enum Work {
     Window(Entry, Arc<[u8]>),
     Line(String),
@@ -143,6 +56,8 @@ pub(super) struct Store {
     queue: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<()>>,
     failed: Arc<Mutex<Option<String>>>,
+    /// What the ring holds, bytes.
+    ring_bytes: Arc<AtomicU64>,
     /// Pieces that found the queue full.
     pub unwritten: u64,
     /// Holds the lock.
@@ -173,18 +88,27 @@ impl Store {
         let state = recover(&folder);
         let (queue, work) = sync_channel(QUEUE);
         let failed = Arc::new(Mutex::new(None));
+        let ring_bytes = Arc::new(AtomicU64::new(0));
         let mut writer = Writer {
             held: ring::list(&folder).unwrap_or_default(),
             limits: settings.ring.clone(),
             failed: Arc::clone(&failed),
+            ring_bytes: Arc::clone(&ring_bytes),
             folder,
         };
+        writer.count();
         let thread = std::thread::Builder::new()
             .name("holdup-store".into())
             .spawn(move || writer.work(&work))
             .map_err(|error| Failure::look(format!("cannot start a thread: {error}"), ""))?;
-        let store =
-            Self { queue: Some(queue), thread: Some(thread), failed, unwritten: 0, _lock: lock };
+        let store = Self {
+            queue: Some(queue),
+            thread: Some(thread),
+            failed,
+            ring_bytes,
+            unwritten: 0,
+            _lock: lock,
+        };
         Ok((store, state))
     }
 
@@ -193,8 +117,8 @@ impl Store {
         self.put(Work::Window(entry, bytes));
     }
 
-    /// Has an event written.
-    pub(super) fn line(&mut self, line: &Line) {
+    /// Has a line of the day's findings written.
+    pub(super) fn line(&mut self, line: &impl Serialize) {
         if let Ok(text) = serde_json::to_string(line) {
             self.put(Work::Line(text));
         }
@@ -212,6 +136,11 @@ impl Store {
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(work) {
             self.unwritten += 1;
         }
+    }
+
+    /// What the ring holds, bytes.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        self.ring_bytes.load(Ordering::Relaxed)
     }
 
     /// Why something could not be written since this was last asked.
@@ -241,6 +170,7 @@ struct Writer {
     held: Vec<Entry>,
     limits: RingSettings,
     failed: Arc<Mutex<Option<String>>>,
+    ring_bytes: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -267,7 +197,14 @@ impl Writer {
         let name = sidecar.to_string_lossy();
         aside(&folder, &name, &serde_json::to_vec(entry)?)?;
         self.held.push(entry.clone());
+        self.count();
         Ok(())
+    }
+
+    /// Says how much is there.
+    fn count(&self) {
+        let bytes = self.held.iter().map(|entry| entry.bytes).sum();
+        self.ring_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Removes what is surplus once so many bytes more are there.
@@ -290,6 +227,7 @@ impl Writer {
             let _ = std::fs::remove_file(path);
         }
         self.held.retain(|entry| !gone.contains(&entry.file));
+        self.count();
         match more > spare + held {
             true => Err(io::Error::from(io::ErrorKind::StorageFull)),
             false => Ok(()),
@@ -398,10 +336,15 @@ fn recover(folder: &Path) -> State {
     // Of two days, because a state may be of the evening before.
     for day in days(folder).iter().rev().take(2).rev() {
         for line in whole_lines(day).unwrap_or_default() {
-            let read = serde_json::from_slice::<Line>(line.as_bytes()).ok();
-            let Some(line) = read.filter(|line| line.sequence > state.sequence) else { continue };
-            state.sequence = line.sequence;
-            if let Some(event) = line.event() {
+            let read = serde_json::from_slice::<Numbered>(line.as_bytes()).ok();
+            let Some(Numbered { sequence }) = read.filter(|it| it.sequence > state.sequence) else {
+                continue;
+            };
+            state.sequence = sequence;
+            // Lines about outputs have a number too, and nothing else to be known again.
+            if let Some(event) =
+                serde_json::from_slice::<Line>(line.as_bytes()).ok().and_then(Line::event)
+            {
                 state.over_time.said(&event);
             }
         }
@@ -453,8 +396,10 @@ fn whole_lines(path: &Path) -> io::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event_line::OutputLine;
     use super::*;
-    use holdup_reason::answer::Report;
+    use holdup_engine::over_time::{Event, Happened, Said};
+    use holdup_reason::answer::{Report, SCHEMA};
 
     fn report() -> Report {
         serde_json::from_str(include_str!("../../tests/reports/file_lock.json")).expect("a report")
@@ -523,6 +468,15 @@ mod tests {
         let (mut store, mut state) = Store::open(&settings).expect("opened");
         store.state(&State::default());
         store.line(&line(1, Happened::Began));
+        store.line(&OutputLine {
+            schema: SCHEMA,
+            sequence: 2,
+            event: "output_failed",
+            output: "mail",
+            text: "it does not answer",
+            at_unix_ns: 7,
+            host: &report().host,
+        });
         assert!(store.close());
         let find = || {
             let files = std::fs::read_dir(&settings.state).expect("there").flatten();
@@ -535,12 +489,12 @@ mod tests {
         std::fs::write(ring.join(".x.hup.tmp"), b"half").expect("written");
         std::fs::write(ring.join("20261126T211410.250Z.hup"), b"no sidecar").expect("written");
         let (store, recovered) = Store::open(&settings).expect("opened");
-        assert_eq!(recovered.sequence, 1);
+        assert_eq!(recovered.sequence, 2, "a line about an output has its number, too");
         let open: Vec<&str> = recovered.over_time.open().map(|(key, _)| key).collect();
         assert_eq!(open, ["a"]);
         assert!(std::fs::read_to_string(find()).expect("read").ends_with("}\n"));
         assert_eq!(std::fs::read_dir(&ring).expect("there").count(), 0);
-        state.over_time.said(&line(2, Happened::Ended).event().expect("an event"));
+        state.over_time.said(&line(3, Happened::Ended).event().expect("an event"));
         assert!(state.over_time.open().next().is_none());
         drop(store);
     }
