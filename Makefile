@@ -174,9 +174,10 @@ lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SE
 field: ## Hold real programs up in known ways and check the answers (root; ARGS="--class locks,names" for some)
 	@xtask/setup field
 	@$(MAKE) --no-print-directory build
+	cargo build --locked --release --package holdup-lab
 	python3 lab/field --holdup target/holdup $(ARGS)
 
-# The guests have no libc of ours: the workloads are static too.
+# The guests have no libc of ours: the loads are static too.
 .PHONY: lab-vm
 lab-vm: ## Boot stock kernels in QEMU and ask holdup in each (ARGS="--kernel 5.10 --check flock --json")
 	@xtask/setup lab-vm

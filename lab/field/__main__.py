@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import clean, page, play, processes, questioning, score  # noqa: E402
+from harness import lab, page, play, processes, questioning, score  # noqa: E402
 from harness.truth import CASES  # noqa: E402
 
 TREE = HERE.parent.parent
@@ -42,6 +42,7 @@ def arguments():
     parser.add_argument("--user", metavar="NAME", help="ask `run` as this ordinary user")
     parser.add_argument("--seed", type=int, default=None, help="names, ports, times are drawn from it")
     parser.add_argument("--holdup", type=pathlib.Path, default=TREE / "target/holdup", metavar="BIN")
+    parser.add_argument("--lab", type=pathlib.Path, metavar="BIN", help="the lab's program; default: the newest that was built")
     parser.add_argument("--save", type=pathlib.Path, metavar="DIR", help="default: target/field/DATE-TIME")
     parser.add_argument("--replay", type=pathlib.Path, metavar="DIR", help="ask the recordings of an earlier run")
     parser.add_argument("--rejudge", action="store_true", help="with --replay: judge its saved answers only")
@@ -78,8 +79,8 @@ def ready(options):
         sys.exit("field: faults are made as root; --replay and --list need none")
     if not os.access(options.holdup, os.X_OK):
         sys.exit(f"field: no holdup at {options.holdup}: make build, or --holdup BIN")
-    for what in clean.clean():
-        print(f"of a killed run: {what} undone")
+    for line in lab.clean():
+        print(f"of killed runs: {line}")
     processes.become_subreaper()
 
 
@@ -122,9 +123,10 @@ def main():
     if options.list:
         listed()
         return 0
+    lab.Program.find(options.lab)
     if options.clean:
-        for what in clean.clean():
-            print(what)
+        for line in lab.clean():
+            print(line)
         return 0
     if options.questions:
         ready(options)

@@ -1,10 +1,10 @@
 //! Does a fault count? Pure.
 //!
-//! It counts if it hurts: the workload's own figure is at least a fifth worse than without the fault, both
+//! It counts if it hurts: the load's own figure is at least a fifth worse than without the fault, both
 //! in the same run before the injection and in the paired run, the healthy twin, over the same look. One
-//! that does not hurt is a healthy trial, where silence is right; it is printed as refused. A workload
+//! that does not hurt is a healthy trial, where silence is right; it is printed as refused. A load
 //! without a figure is admitted by the injector's own check alone, and the table says so. Rejected: a
-//! twin of another seed (its numbers differ, so the pair would compare two workloads).
+//! twin of another seed (its numbers differ, so the pair would compare two loads).
 //!
 //! A trial whose host was held up by its own hypervisor proves nothing, right or wrong: it is not counted. The
 //! lab reads that itself, beside holdup. Rejected: to leave out the finding cpu.steal alone (who holds a lock
@@ -54,8 +54,8 @@ pub fn refuses(loss: Option<f64>) -> Option<String> {
     match loss {
         // A fifth is a fifth, whatever binary fractions make of it.
         Some(loss) if loss >= LEAST_LOSS - 1e-9 => None,
-        Some(loss) => Some(format!("the workload lost only {:.0} %", loss * 100.0)),
-        None => Some("the workload did nothing before the fault either".into()),
+        Some(loss) => Some(format!("the load lost only {:.0} %", loss * 100.0)),
+        None => Some("the load did nothing before the fault either".into()),
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_without_a_figure_is_not_refused_by_its_twin() {
+    fn a_load_without_a_figure_is_not_refused_by_its_twin() {
         let (mut faulted, twin) = pair(100.0, 100.0);
         faulted.has_figure = false;
         assert!(!against_twin(&mut faulted, &twin));

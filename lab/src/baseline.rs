@@ -1,7 +1,9 @@
 //! What a user would read off the counters today, on the same trials and over the same look: the
 //! resource with the highest utilisation, the largest pressure, the disk with the longest await,
 //! and the kernel function in which threads were seen longest off the CPU (uninterruptible ones: with
-//! idle sleeps it would always name a daemon). The fifth, the knot of the wait graph, is in `wait_graph_baseline.rs`.
+//! idle sleeps it would always name a daemon). The fifth, the knot of the wait graph, is in `wait_graph_baseline.rs`. The busiest
+//! process, which `top` shows first, is seen too, and compared by the field, whose truths name processes. `holdup-lab watch` is the
+//! same for whoever is not this program.
 //!
 //! None of them names a culprit, so they are compared by area only (`disk.` of `disk.journal`): the
 //! kindest rule for them. On a healthy host a baseline that passes its usual threshold is an alarm.
@@ -25,6 +27,22 @@ pub struct Watched {
     pub sayings: Sayings,
     /// Share of all CPUs that the hypervisor took, 0 to 1: steal in /proc/stat.
     pub stolen: f64,
+    /// Who used most CPU time, if that was more than a tenth of a CPU.
+    pub busiest: Option<(i32, String)>,
+}
+
+/// What `top` would not show in its first line: less than this part of one CPU.
+const BUSY: f64 = 0.1;
+/// Between two samples.
+const SAMPLE: Duration = Duration::from_millis(200);
+/// The CPU times of processes are read at each of so many samples: who ends in between is seen up to then.
+const SAMPLES_OF_CPU: u32 = 3;
+
+/// What the sampler saw: wait channels of uninterruptible threads, and CPU times.
+#[derive(Default)]
+struct Seen {
+    channels: BTreeMap<String, u32>,
+    cpu: BTreeMap<(i32, String), u64>,
 }
 
 /// Counters at one instant.
@@ -85,7 +103,8 @@ impl Counters {
 pub struct Watch {
     begin: Counters,
     stop: Arc<AtomicBool>,
-    sampler: JoinHandle<BTreeMap<String, u32>>,
+    sampler: JoinHandle<Seen>,
+    cpu: BTreeMap<(i32, String), u64>,
 }
 
 impl Watch {
@@ -94,23 +113,30 @@ impl Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let sampler = std::thread::spawn(move || {
-            let mut channels = BTreeMap::new();
-            while !stopped.load(Ordering::Relaxed) {
-                for channel in procfs::uninterruptible() {
-                    *channels.entry(channel).or_default() += 1;
+            let mut seen = Seen::default();
+            for turn in 1.. {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
                 }
-                std::thread::sleep(Duration::from_millis(200));
+                for channel in procfs::uninterruptible() {
+                    *seen.channels.entry(channel).or_default() += 1;
+                }
+                if turn % SAMPLES_OF_CPU == 0 {
+                    seen.cpu.extend(procfs::cpu_of_processes());
+                }
+                std::thread::sleep(SAMPLE);
             }
-            channels
+            seen
         });
-        Self { begin: Counters::read(), stop, sampler }
+        Self { begin: Counters::read(), stop, sampler, cpu: procfs::cpu_of_processes() }
     }
 
     /// Ends, and says what was seen.
     pub fn end(self) -> Watched {
         self.stop.store(true, Ordering::Relaxed);
         let end = Counters::read();
-        let channels = self.sampler.join().unwrap_or_default();
+        let Seen { channels, cpu: mut used } = self.sampler.join().unwrap_or_default();
+        used.extend(procfs::cpu_of_processes());
         let seconds = end.at.duration_since(self.begin.at).as_secs_f64().max(0.001);
         let ticks = (end.cpu.1 - self.begin.cpu.1).max(1.0);
         let cpu = (end.cpu.0 - self.begin.cpu.0) / ticks;
@@ -138,8 +164,25 @@ impl Watch {
             ("longest off-CPU stack", longest),
         ];
         let sayings = sayings.map(|(rule, area)| (rule.into(), area.map(String::from))).into();
-        Watched { sayings, stolen }
+        Watched { sayings, stolen, busiest: busiest_process(used, &self.cpu, seconds) }
     }
+}
+
+/// Who used most; neither holdup, nor who watches, nor who has it watch.
+fn busiest_process(
+    used: BTreeMap<(i32, String), u64>,
+    before: &BTreeMap<(i32, String), u64>,
+    seconds: f64,
+) -> Option<(i32, String)> {
+    let own = [nix::unistd::getpid().as_raw(), nix::unistd::getppid().as_raw()];
+    let is_other = |who: &(i32, String)| who.1 != "holdup" && !own.contains(&who.0);
+    let since = used.into_iter().filter(|(who, _)| is_other(who)).map(|(who, ticks)| {
+        let before = before.get(&who).copied().unwrap_or(0);
+        (who, ticks.saturating_sub(before))
+    });
+    let (who, ticks) = since.max_by_key(|(_, ticks)| *ticks)?;
+    let hertz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    (ticks as f64 / hertz as f64 / seconds >= BUSY).then_some(who)
 }
 
 /// The usual 80 % rule.
@@ -184,6 +227,17 @@ mod tests {
         assert_eq!(area_of_channel("balance_dirty_pages"), Some("memory"));
         assert_eq!(area_of_channel("folio_wait_bit_common"), Some("disk"));
         assert_eq!(area_of_channel("do_wait"), None);
+    }
+
+    #[test]
+    fn the_busiest_process_is_whoever_used_most_since() {
+        let of = |pairs: &[(i32, &str, u64)]| {
+            pairs.iter().map(|(pid, name, ticks)| ((*pid, (*name).into()), *ticks)).collect()
+        };
+        let before = of(&[(900_001, "old", 5_000), (900_002, "job", 10)]);
+        let after = of(&[(900_001, "old", 5_001), (900_002, "job", 110), (900_003, "holdup", 900)]);
+        assert_eq!(busiest_process(after, &before, 1.0), Some((900_002, "job".into())));
+        assert_eq!(busiest_process(of(&[(900_001, "old", 5_001)]), &before, 1.0), None);
     }
 
     #[test]

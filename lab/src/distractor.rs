@@ -4,7 +4,7 @@
 //! hurts; it must never be named. The second fault has processes of its own, comes after the first, and
 //! makes somebody wait for about a tenth of the time: less than any first one for which it is allowed. Only
 //! scenarios whose fault makes somebody wait may have it (`double = false` forbids it), and only when the
-//! workload lost at least half: else the order of the two would be a matter of taste. A draw of its own, so
+//! load lost at least half: else the order of the two would be a matter of taste. A draw of its own, so
 //! that no number of the scenario depends on it. Rejected: two full faults at once (which is the bigger one
 //! would be drawn, not known).
 //!
@@ -81,7 +81,7 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Distractor {
     }
     // Where CPUs are what is short, a loop that takes what is left over would change the fault.
     let of_cpu = scenario.fault.as_deref().is_some_and(|fault| fault.starts_with("cpu."));
-    // Where the workload takes them all, fault or not, any neighbour that runs waits and is no harmless one.
+    // Where the load takes them all, fault or not, any neighbour that runs waits and is no harmless one.
     let runs = of_cpu && neighbour == 0 || scenario.fills_cpus;
     Distractor::Neighbour(if runs { SLEEPING } else { neighbour })
 }
@@ -148,7 +148,7 @@ fn with_own_draw(
     seed: u64,
     start: impl FnOnce(&mut Ctx) -> Result<Standing>,
 ) -> Result<Standing> {
-    let name = ctx.text("workload_name")?;
+    let name = ctx.text("load_name")?;
     let before = std::mem::replace(&mut ctx.draw, Draw::new(seed, &format!("{name}/beside")));
     let standing = start(ctx);
     ctx.draw = before;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_workload_that_takes_all_cpus_only_sleepers_stand() {
+    fn beside_a_load_that_takes_all_cpus_only_sleepers_stand() {
         let filling: Vec<_> = scenarios().into_iter().filter(|s| s.fills_cpus).collect();
         assert!(!filling.is_empty());
         for scenario in filling {

@@ -5,7 +5,7 @@
 //! one thing that is wrong. Both set variables: the scenario's truth names its things by them.
 //! Faults hold no state of their own; what lives between the calls is in the variables and guards.
 //!
-//! Always set: `scratch` (a directory of this trial), `seed`; after the workload starts `victim_pid`,
+//! Always set: `scratch` (a directory of this trial), `seed`; after the load starts `victim_pid`,
 //! `victim` (its comm).
 
 use crate::procfs;
@@ -35,7 +35,7 @@ pub trait Fault: Sync {
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected>;
 
     /// Whether the fault is there, by the kernel's own word and without holdup: a wait channel, a
-    /// counter, a request timed. `Ok(None)`: there is nothing to look at but the workload's figure.
+    /// counter, a request timed. `Ok(None)`: there is nothing to look at but the load's figure.
     /// Called repeatedly until it gives `Some(true)` or time is up.
     fn bites(&self, _ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(None)
@@ -75,7 +75,7 @@ pub struct Ctx {
     pub draw: Draw,
     /// A directory of this trial, removed at its end.
     pub scratch: PathBuf,
-    /// The multi-call workload program.
+    /// The multi-call load program.
     pub load_exe: PathBuf,
     /// Parameters, and names as really made.
     pub variables: Variables,
@@ -231,7 +231,7 @@ impl Ctx {
             fs::OpenOptions::new().create(true).append(true).open(self.scratch.join("stderr"))?;
         command
             .args(&spawn.arguments)
-            // The zone of who runs the lab is not the workload's.
+            // The zone of who runs the lab is not the load's.
             .env_remove("TZ")
             .envs(&spawn.environment)
             .stdin(Stdio::null())

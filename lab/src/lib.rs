@@ -16,7 +16,6 @@ pub mod faults;
 pub mod holdup_client;
 pub mod judgement;
 pub mod load;
-pub mod loads;
 pub mod look;
 pub mod procfs;
 pub mod remedy;
@@ -28,7 +27,6 @@ pub mod trial;
 pub mod undo;
 pub mod vm;
 pub mod wait_graph_baseline;
-pub mod workload;
 
 use std::io::Write;
 

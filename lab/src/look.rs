@@ -1,4 +1,4 @@
-//! One look at a workload: its figure before, the fault, holdup's answer, the way out.
+//! One look at a load: its figure before, the fault, holdup's answer, the way out.
 //!
 //! Owns the order of things while a trial's stage stands; the stage, and what the answer is worth, are in
 //! `runner.rs`. The answer is judged at once, before a way out may change who the victim is. A fault that does
@@ -10,27 +10,27 @@ use crate::distractor::{self, Distractor, Standing};
 use crate::fault::{Ctx, Fault, Injected, Spawn, Stopped};
 use crate::holdup_client::{Answer, Holdup, differences};
 use crate::judgement::{Judgement, Truth};
+use crate::load::{self, Running};
 use crate::procfs;
 use crate::remedy::{self, ENOUGH, Variables};
 use crate::runner::Lab;
-use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
+use crate::scenario::{LoadSpec, Scenario, Start, Target, fill_all};
 use crate::trial::{Laps, Tried};
 use crate::wait_graph_baseline::{self, Knot};
-use crate::workload::{self, Running};
 use anyhow::{Context, Result, bail};
 use holdup_reason::answer::Severity;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a workload is watched for its baseline.
+/// How long a load is watched for its baseline.
 const BASELINE: Duration = Duration::from_millis(1500);
 
 /// What is looked at.
 pub struct Asked<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
-    /// The variant of its workload that was drawn.
-    pub spec: &'a WorkloadSpec,
+    /// The variant of its load that was drawn.
+    pub spec: &'a LoadSpec,
     /// The fault; none in a healthy trial.
     pub inject: Option<&'a dyn Fault>,
     /// What is beside it.
@@ -39,7 +39,7 @@ pub struct Asked<'a> {
     pub seed: u64,
 }
 
-/// What a look at a workload gave.
+/// What a look at a load gave.
 #[derive(Default)]
 pub struct Look {
     /// The answer.
@@ -48,7 +48,7 @@ pub struct Look {
     pub truth: Option<Truth>,
     /// The answer judged by it.
     pub judgement: Option<Judgement>,
-    /// The workload's figure while holdup looked.
+    /// The load's figure while holdup looked.
     pub figure: Option<f64>,
     /// What it lost against the same run before the fault.
     pub loss: Option<f64>,
@@ -73,7 +73,7 @@ pub struct Look {
 }
 
 impl Lab {
-    /// A workload that runs on its own while holdup looks.
+    /// A load that runs on its own while holdup looks.
     pub(crate) fn look_at_running(
         &self,
         ctx: &mut Ctx,
@@ -81,7 +81,7 @@ impl Lab {
         laps: &mut Laps,
     ) -> Result<Look> {
         let scenario = asked.scenario;
-        let mut running = workload::start(ctx, asked.spec)?;
+        let mut running = load::start(ctx, asked.spec)?;
         running.wait_ready(ctx, Duration::from_secs(20))?;
         let baseline = running.rate(ctx, BASELINE)?;
         laps.lap("baseline");
@@ -143,7 +143,7 @@ impl Lab {
         }
         running.end()?;
         let injected = fault.inject(ctx).context("inject")?;
-        *running = workload::start(ctx, asked.spec)?;
+        *running = load::start(ctx, asked.spec)?;
         // Under a fault the first operation may never come.
         let limit = Duration::from_secs_f64(asked.scenario.bite_seconds);
         if let Err(error) = running.wait_ready(ctx, limit)
@@ -154,7 +154,7 @@ impl Lab {
         Ok(injected)
     }
 
-    /// Waits until the fault is seen by the injector's own check and by the workload's figure; says
+    /// Waits until the fault is seen by the injector's own check and by the load's figure; says
     /// why not, if it is not in time.
     fn wait_for_bite(
         &self,
@@ -168,7 +168,7 @@ impl Lab {
         loop {
             let rate = running.rate(ctx, Duration::from_millis(1000))?;
             if !running.lives() {
-                bail!("the workload has ended: {}", running.errors(ctx));
+                bail!("the load has ended: {}", running.errors(ctx));
             }
             let hurts = !scenario.must_hurt || rate <= baseline * (1.0 - LEAST_LOSS);
             let there = fault.bites(ctx)?.unwrap_or(true);
@@ -180,7 +180,7 @@ impl Lab {
                 return Ok((
                     rate,
                     Some(if there {
-                        Why::NoHurt(format!("the workload is as quick as before {rates}"))
+                        Why::NoHurt(format!("the load is as quick as before {rates}"))
                     } else {
                         Why::NotThere(format!("the injector's own check does not see it {rates}"))
                     }),
@@ -244,7 +244,7 @@ impl Lab {
     }
 
     /// Runs the printed way out while the fault stands, if the first finding is right. `figures`: the
-    /// workload's rate before the fault, and under it.
+    /// load's rate before the fault, and under it.
     fn way_out(
         &self,
         ctx: &mut Ctx,
@@ -261,15 +261,15 @@ impl Lab {
         let mut measure = |ctx: &mut Ctx, variables: &Variables| -> Result<(Option<f64>, String)> {
             let mut remark = String::new();
             if !variables.is_empty() {
-                remark = "the workload was started anew with it, as its supervisor would".into();
+                remark = "the load was started anew with it, as its supervisor would".into();
                 running.end()?;
-                *running = workload::start_with(ctx, asked.spec, variables)?;
+                *running = load::start_with(ctx, asked.spec, variables)?;
                 running.wait_ready(ctx, Duration::from_secs(20)).ok();
             } else if !running.lives() {
                 remark =
-                    "the workload itself was ended by it, and started anew as its supervisor would"
+                    "the load itself was ended by it, and started anew as its supervisor would"
                         .into();
-                *running = workload::start(ctx, asked.spec)?;
+                *running = load::start(ctx, asked.spec)?;
             }
             let mut share = None;
             // What has piled up may need a moment, and who waits already waits to the end.
@@ -309,7 +309,7 @@ impl Lab {
         }
     }
 
-    /// A workload that holdup itself runs to its end; the baseline is the same command without it.
+    /// A load that holdup itself runs to its end; the baseline is the same command without it.
     pub(crate) fn look_at_command(
         &self,
         ctx: &mut Ctx,
@@ -317,7 +317,7 @@ impl Lab {
         laps: &mut Laps,
     ) -> Result<Look> {
         let figure = ctx.scratch.join("figure");
-        let spawn = workload::command(ctx, asked.spec, &figure, true)?;
+        let spawn = load::command(ctx, asked.spec, &figure, true)?;
         let quick = time(ctx, &spawn, Duration::from_secs(120))?;
         laps.lap("baseline");
         let injected = match asked.inject {
@@ -325,7 +325,7 @@ impl Lab {
             None => Injected::default(),
         };
         // The fault may have changed what the command is given.
-        let spawn = workload::command(ctx, asked.spec, &figure, true)?;
+        let spawn = load::command(ctx, asked.spec, &figure, true)?;
         let mut look = Look::default();
         if self.holdup.is_none() {
             let slow = time(ctx, &spawn, Duration::from_secs(120))?;
@@ -348,7 +348,7 @@ impl Lab {
         if let (Some(finding), true, None) = (first, right, &look.refused) {
             let limit = Duration::from_secs_f64(wall + 2.0);
             let has_figure = asked.scenario.must_hurt;
-            let mut spawn = workload::command(ctx, asked.spec, &figure, true)?;
+            let mut spawn = load::command(ctx, asked.spec, &figure, true)?;
             let mut measure = |ctx: &mut Ctx, variables: &Variables| {
                 spawn.environment.extend(variables.iter().cloned());
                 match time(ctx, &spawn, limit) {
@@ -435,7 +435,7 @@ fn join_first(cgroups: &[PathBuf]) -> Vec<String> {
     vec!["/bin/sh".into(), "-c".into(), script, "sh".into()]
 }
 
-/// Where the threads of the workload are, by state and wait channel, sampled for half a second.
+/// Where the threads of the load are, by state and wait channel, sampled for half a second.
 fn whereabouts(ctx: &Ctx, running: &Running) -> Result<String> {
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
     for _ in 0..25 {

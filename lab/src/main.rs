@@ -6,11 +6,13 @@
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use holdup_lab::holdup_client::Holdup;
+use holdup_lab::judgement::ends;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
 use holdup_lab::trial::Trial;
-use holdup_lab::{brief, distractor, document, dying, faults, load, say, score, undo, vm, warn};
-use std::io::Write;
+use holdup_lab::{baseline, brief, distractor, document, dying, faults, load, say, score, undo, vm, warn};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Name the scenarios, the faults and the workloads
+    /// Name the scenarios, the faults and the loads
     List {
         /// Name what this seed puts beside each scenario instead
         #[arg(long)]
@@ -38,6 +40,18 @@ enum Command {
     Score(Saved),
     /// Undo what a killed run has left
     Clean,
+    /// Undo what a journal of the field has behind a number, last first
+    Undo {
+        /// The journal
+        journal: PathBuf,
+        /// Only what was written after this number
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+    },
+    /// Judge answers about cases of the field: a line of JSON in (truth, report, sayings), a line out
+    Judge,
+    /// Watch counters until standard input ends, and print as JSON what simple rules say of them
+    Watch,
     /// Boot stock kernels in QEMU and ask holdup in each
     Vm(Vm),
     /// Ask while the host is dying, and print how late the answers are
@@ -63,7 +77,7 @@ struct Run {
     /// Only healthy trials
     #[arg(long)]
     twins_only: bool,
-    /// Try the injectors and workloads alone, without holdup
+    /// Try the injectors and loads alone, without holdup
     #[arg(long)]
     inject_only: bool,
     /// The binary to ask
@@ -91,7 +105,7 @@ struct Vm {
     /// The binary to ask, linked statically
     #[arg(long, value_name = "PATH", default_value = "target/holdup")]
     holdup: PathBuf,
-    /// The workloads, linked statically
+    /// The loads, linked statically
     #[arg(long, value_name = "PATH", default_value = "target/holdup-lab-load")]
     load: PathBuf,
     /// Only this kernel: 5.10, 6.1, 6.12 or newest (may be repeated)
@@ -124,9 +138,9 @@ impl Vm {
 
 #[derive(clap::Args)]
 struct Dying {
-    /// Only loads whose name begins so (may be repeated)
+    /// Only causes whose name begins so: hogs, memory (may be repeated)
     #[arg(long)]
-    load: Vec<String>,
+    cause: Vec<String>,
     /// Looks during each
     #[arg(long, value_name = "N", default_value_t = 7)]
     times: usize,
@@ -221,6 +235,9 @@ fn run(command: &Command) -> Result<()> {
         Command::List { seed: None } => list(),
         Command::List { seed: Some(seed) } => list_beside(*seed),
         Command::Clean => clean(),
+        Command::Undo { journal, after } => undo_journal(journal, *after),
+        Command::Judge => judge(),
+        Command::Watch => watch(),
         Command::Vm(wanted) => vm::run(home(), &wanted.plan()),
         Command::Run(run) => measure(run),
         Command::Dying(wanted) => ask_while_dying(wanted),
@@ -239,7 +256,7 @@ fn list() -> Result<()> {
         say(&format!("{:32} {:28} {}", scenario.name, codes, scenario.about));
     }
     say(&format!("\nfaults: {}", faults::names().join(", ")));
-    say(&format!("workloads: {}", load::names().join(", ")));
+    say(&format!("loads: {}", load::names().join(", ")));
     Ok(())
 }
 
@@ -259,6 +276,35 @@ fn clean() -> Result<()> {
         bail!("not undone: {}", failed.join("; "));
     }
     say(&format!("{} things undone", undone.len()));
+    Ok(())
+}
+
+fn undo_journal(journal: &Path, after: u64) -> Result<()> {
+    let failed = undo::undo_after(journal, after)?;
+    if !failed.is_empty() {
+        bail!("not undone: {}", failed.join("; "));
+    }
+    Ok(())
+}
+
+fn judge() -> Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let answered: ends::Answered = serde_json::from_str(&line?)?;
+        say(&serde_json::to_string(&ends::judge(&answered))?);
+    }
+    Ok(())
+}
+
+/// The first line says that it has begun.
+fn watch() -> Result<()> {
+    let watch = baseline::Watch::begin();
+    say("begun");
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    let watched = watch.end();
+    let mut sayings: BTreeMap<String, serde_json::Value> =
+        watched.sayings.into_iter().map(|(rule, area)| (rule, area.into())).collect();
+    sayings.insert("busiest process".into(), serde_json::to_value(watched.busiest)?);
+    say(&serde_json::json!({"sayings": sayings, "stolen": watched.stolen}).to_string());
     Ok(())
 }
 
@@ -303,7 +349,7 @@ fn ask_while_dying(wanted: &Dying) -> Result<()> {
         keep_recordings: None,
         look_seconds: None,
     };
-    let table = dying::run(&lab, &wanted.load, wanted.times)?;
+    let table = dying::run(&lab, &wanted.cause, wanted.times)?;
     say(&format!("\n{table}"));
     if !wanted.write_docs {
         return Ok(());

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
@@ -49,8 +49,7 @@ pub fn whereabouts(pid: i32) -> Vec<String> {
 /// Wait channels of all threads of the host in uninterruptible sleep; kernel threads left out
 /// (those of interest wait on behalf of somebody who waits too).
 pub fn uninterruptible() -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let pids = all().into_iter();
     // Kernel threads are children of kthreadd, pid 2.
     let of_users =
         pids.filter(|pid| stat_fields(*pid).is_some_and(|f| f.get(1).is_some_and(|p| p != "2")));
@@ -76,8 +75,7 @@ pub fn nice(pid: i32) -> Option<i32> {
 
 /// All processes that descend from one, itself left out.
 pub fn offspring(ancestor: i32) -> BTreeSet<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
-    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let pids = all().into_iter();
     let parents: Vec<(i32, i32)> =
         pids.filter_map(|pid| Some((pid, stat_fields(pid)?.get(1)?.parse().ok()?))).collect();
     let mut found = BTreeSet::from([ancestor]);
@@ -101,6 +99,29 @@ pub fn cpu_ticks(pid: i32) -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
+/// CPU time used so far by every process, in clock ticks, by pid and name.
+pub fn cpu_of_processes() -> BTreeMap<(i32, String), u64> {
+    let of = |pid: i32| Some(((pid, comm(pid)), cpu_ticks(pid)?));
+    all().into_iter().filter_map(of).collect()
+}
+
+/// Processes in whose environment a variable has a value, the lab itself left out.
+pub fn with_variable(variable: &str, value: &str) -> Vec<i32> {
+    let wanted = format!("{variable}={value}");
+    let has_it = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+    };
+    let own = std::process::id().cast_signed();
+    all().into_iter().filter(|pid| *pid != own).filter(has_it).collect()
+}
+
+/// Every process.
+fn all() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Sends a signal; a process that is gone is no error.
 pub fn signal(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
@@ -109,8 +130,7 @@ pub fn signal(pid: i32, signal: Signal) {
 /// Members of the process group that a process leads, itself left out. A pid is not given out again
 /// while a group bears its number, so they are its offspring.
 pub fn group_members(leader: i32) -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let pids = all().into_iter();
     let of_group = |pid: &i32| {
         *pid != leader
             && stat_fields(*pid).is_some_and(|f| f.get(2).is_some_and(|g| *g == leader.to_string()))

@@ -1,7 +1,7 @@
 //! One trial from the stage to the judgement; and all of them, one after the other.
 //!
 //! Order matters for undoing: the fault's guards go first (a frozen file system thaws, a slow disk
-//! is quick again), then the workload, then the stage. Only one lab runs on a host at a time,
+//! is quick again), then the load, then the stage. Only one lab runs on a host at a time,
 //! because two would see each other's faults: a lock file says so.
 
 use crate::admission::{against_twin, undisturbed};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub struct Lab {
     /// holdup; absent to try the injectors alone.
     pub holdup: Option<Holdup>,
-    /// The multi-call workload program.
+    /// The multi-call load program.
     pub load_exe: PathBuf,
     /// Where journals and scratch directories lie.
     pub dir: PathBuf,
@@ -108,7 +108,7 @@ impl Lab {
         let mut draw = Draw::new(seed, &scenario.name);
         let mut variables = scenario.draw(&mut draw);
         variables.insert("seed".into(), seed.to_string());
-        variables.insert("workload_name".into(), draw.name());
+        variables.insert("load_name".into(), draw.name());
         (draw, variables)
     }
 
@@ -124,7 +124,7 @@ impl Lab {
             Some(name) => Some(faults::find(name).with_context(|| format!("no fault {name}"))?),
             None => None,
         };
-        let spec = scenario.workload[ctx.draw.index(scenario.workload.len())].clone();
+        let spec = scenario.load[ctx.draw.index(scenario.load.len())].clone();
         let mut stage = Guards::new();
         if let Some(fault) = fault {
             stage.append(fault.set_up(ctx).context("set up")?);

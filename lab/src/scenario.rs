@@ -1,4 +1,4 @@
-//! `scenarios/<name>/scenario.toml`: what is done to which workload, and what holdup must say.
+//! `scenarios/<name>/scenario.toml`: what is done to which load, and what holdup must say.
 //!
 //! This file owns the format (README.md tells it to people) and the filling in of `{variables}`.
 //! A truth names things by variables that the injector sets while it makes them, so that it holds
@@ -67,7 +67,7 @@ pub struct Scenario {
     /// How long holdup looks.
     #[serde(default = "five")]
     pub look_seconds: f64,
-    /// When the workload that is looked at starts.
+    /// When the load that is looked at starts.
     #[serde(default)]
     pub start: Start,
     /// How long the fault may take to bite.
@@ -76,23 +76,23 @@ pub struct Scenario {
     /// How long to wait after it bites before holdup looks.
     #[serde(default)]
     pub settle_seconds: f64,
-    /// Whether the workload's own figure must be worse; else only the injector's own check counts.
+    /// Whether the load's own figure must be worse; else only the injector's own check counts.
     #[serde(default = "yes")]
     pub must_hurt: bool,
-    /// The same workload without the fault is run as a healthy trial too.
+    /// The same load without the fault is run as a healthy trial too.
     #[serde(default = "yes")]
     pub twin: bool,
     /// A second, smaller fault may stand beside this one: its size is a wait.
     #[serde(default = "yes")]
     pub double: bool,
-    /// The workload takes all CPUs without the fault too, so that a neighbour that runs would really wait.
+    /// The load takes all CPUs without the fault too, so that a neighbour that runs would really wait.
     #[serde(default)]
     pub fills_cpus: bool,
     /// What the seed draws.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
     /// Variants, of which the seed draws one.
-    pub workload: Vec<WorkloadSpec>,
+    pub load: Vec<LoadSpec>,
     /// What holdup must say; absent for healthy scenarios.
     #[serde(default)]
     pub truth: Option<TruthSpec>,
@@ -117,7 +117,7 @@ pub enum Target {
     /// The whole host.
     #[default]
     Unsaid,
-    /// `host`, or `run`: the workload is run by holdup to its end.
+    /// `host`, or `run`: the load is run by holdup to its end.
     Word(TargetWord),
     /// Arguments of holdup, with variables: `["-p", "{victim_pid}"]`.
     Arguments(Vec<String>),
@@ -129,11 +129,11 @@ pub enum Target {
 pub enum TargetWord {
     /// The whole host.
     Host,
-    /// The workload as holdup's command.
+    /// The load as holdup's command.
     Run,
 }
 
-/// When the workload starts.
+/// When the load starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
@@ -168,11 +168,11 @@ pub enum Parameter {
     },
 }
 
-/// A workload, one variant.
+/// A load, one variant.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WorkloadSpec {
-    /// `rust` (a kind of holdup-lab-load), or a file in `lab/workloads`: `python`, `sh`, `c`.
+pub struct LoadSpec {
+    /// `rust` (a kind of holdup-lab-load), or a file in `lab/load`: `python`, `sh`, `c`.
     #[serde(default = "rust")]
     pub language: String,
     /// Kind, or the file's name.
@@ -278,8 +278,8 @@ impl Scenario {
         let mut scenario: Self =
             toml::from_str(&text).with_context(|| path.display().to_string())?;
         scenario.name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if scenario.workload.is_empty() {
-            bail!("{}: no workload", path.display());
+        if scenario.load.is_empty() {
+            bail!("{}: no load", path.display());
         }
         if scenario.fault.is_some() != scenario.truth.is_some() {
             bail!("{}: a fault needs a truth, and a truth a fault", path.display());
@@ -328,7 +328,7 @@ impl Scenario {
         3.5 + look + fault
     }
 
-    /// Holdup runs the workload itself.
+    /// Holdup runs the load itself.
     pub fn is_run(&self) -> bool {
         self.target == Target::Word(TargetWord::Run)
     }
@@ -377,17 +377,17 @@ mod tests {
             for fault in scenario.fault.iter().chain(&scenario.stage) {
                 assert!(crate::faults::find(fault).is_some(), "{}: {fault}", scenario.name);
             }
-            for variant in &scenario.workload {
+            for variant in &scenario.load {
                 if variant.language == "rust" {
                     assert!(
-                        crate::load::knows(&variant.kind),
+                        crate::load::find(&variant.kind).is_some(),
                         "{}: {}",
                         scenario.name,
                         variant.kind
                     );
                 } else {
                     let file =
-                        Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads").join(&variant.kind);
+                        Path::new(env!("CARGO_MANIFEST_DIR")).join("load").join(&variant.kind);
                     assert!(file.exists(), "{}: {}", scenario.name, file.display());
                 }
             }

@@ -105,13 +105,13 @@ pub struct Trial {
     pub answer_seconds: Option<f64>,
     /// Fields in which the replay of the recording differs; absent if it was not replayed.
     pub replay_differences: Option<Vec<String>>,
-    /// Relative loss of the workload under the fault, against the same run before it.
+    /// Relative loss of the load under the fault, against the same run before it.
     pub loss: Option<f64>,
     /// The same against the healthy twin.
     pub twin_loss: Option<f64>,
-    /// The workload has a figure that admits its fault; else the injector's own check alone did.
+    /// The load has a figure that admits its fault; else the injector's own check alone did.
     pub has_figure: bool,
-    /// The workload's figure while holdup looked: operations per second, or seconds of wall time.
+    /// The load's figure while holdup looked: operations per second, or seconds of wall time.
     pub figure: Option<f64>,
     /// The figure is a time: less is better.
     pub figure_is_time: bool,
@@ -123,7 +123,7 @@ pub struct Trial {
     pub knot: String,
     /// The truth names a process: whether holdup's first finding, and the knot, name it.
     pub process_named: Option<(bool, bool)>,
-    /// Relative slowdown of the workload while holdup watched.
+    /// Relative slowdown of the load while holdup watched.
     pub watch_cost: Option<f64>,
     /// The printed way out.
     pub tried: Option<Tried>,

@@ -7,7 +7,9 @@
 //! or was never made. Rejected: scanning for things that look like the lab's (a pattern would one
 //! day match somebody else's).
 //!
-//! Edit together: README.md (what `clean` undoes).
+//! The field, which is Python, writes journals of the same form and has `holdup-lab undo` take them back ([`undo_after`]).
+//!
+//! Edit together: README.md (what `clean` undoes), lab/field/harness/lab.py (who writes them too).
 
 use crate::procfs;
 use anyhow::{Context, Result};
@@ -33,6 +35,13 @@ pub enum Undo {
         pid: i32,
         /// Field 22 of /proc/PID/stat.
         start_time: u64,
+    },
+    /// End every process in whose environment a variable has a value: whatever a case of the field has started, and what that has.
+    Marked {
+        /// The variable.
+        variable: String,
+        /// Its value, of this run alone.
+        value: String,
     },
     /// Unmount a path; lazily if it is busy.
     Mount {
@@ -101,6 +110,7 @@ impl Undo {
     pub fn apply(&self) -> Result<()> {
         match self {
             Self::Process { pid, start_time } => procfs::end(*pid, *start_time),
+            Self::Marked { variable, value } => end_marked(variable, value),
             Self::Mount { path } => unmount(path),
             Self::Loop { backing } => detach_loops(backing),
             Self::Cgroup { path } => remove_cgroup(path),
@@ -146,6 +156,20 @@ fn quiet(program: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Again and again, for one that is being ended may just have started another.
+fn end_marked(variable: &str, value: &str) -> Result<()> {
+    for _ in 0..20 {
+        let left = procfs::with_variable(variable, value);
+        if left.is_empty() {
+            return Ok(());
+        }
+        for pid in left {
+            procfs::end(pid, procfs::start_time(pid).unwrap_or(0))?;
+        }
+    }
+    anyhow::bail!("processes with {variable}={value} do not end")
+}
+
 fn unmount(path: &Path) -> Result<()> {
     use nix::mount::{MntFlags, umount2};
     for _ in 0..40 {
@@ -182,7 +206,7 @@ fn remove_cgroup(path: &Path) -> Result<()> {
         fs::write(&frozen, "THAWED").ok();
     }
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
-    // Groups that a workload made in it, and had no time to remove.
+    // Groups that a load made in it, and had no time to remove.
     let below = fs::read_dir(path).into_iter().flatten().flatten();
     for group in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         remove_cgroup(&group.path())?;
@@ -341,7 +365,7 @@ pub fn clean(dir: &Path) -> Result<(Vec<Undo>, Vec<String>)> {
             continue;
         }
         let before = failed.len();
-        for undo in left_open(&fs::read_to_string(&path)?) {
+        for (_, undo) in left_open(&fs::read_to_string(&path)?) {
             match undo.apply() {
                 Ok(()) => undone.push(undo),
                 Err(error) => failed.push(format!("{undo:?}: {error:#}")),
@@ -354,8 +378,25 @@ pub fn clean(dir: &Path) -> Result<(Vec<Undo>, Vec<String>)> {
     Ok((undone, failed))
 }
 
-/// The actions of a journal that were not done, last first. A last line that was cut is passed over.
-fn left_open(text: &str) -> Vec<Undo> {
+/// Undoes what a journal has behind a number, last first, and writes down that it is done; gives what could not be undone.
+pub fn undo_after(journal: &Path, after: u64) -> Result<Vec<String>> {
+    let text = fs::read_to_string(journal).with_context(|| journal.display().to_string())?;
+    let mut file = fs::File::options().append(true).open(journal)?;
+    let mut failed = Vec::new();
+    for (number, undo) in left_open(&text).into_iter().filter(|(number, _)| *number > after) {
+        match undo.apply() {
+            Ok(()) => {
+                let line = serde_json::to_string(&Line { number, undo: None, done: true })?;
+                file.write_all(format!("{line}\n").as_bytes())?;
+            }
+            Err(error) => failed.push(format!("{undo:?}: {error:#}")),
+        }
+    }
+    Ok(failed)
+}
+
+/// The actions of a journal that were not done, with their numbers, last first. A last line that was cut is passed over.
+fn left_open(text: &str) -> Vec<(u64, Undo)> {
     let lines: Vec<Line> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
     let done: std::collections::HashSet<u64> =
         lines.iter().filter(|l| l.done).map(|l| l.number).collect();
@@ -363,7 +404,7 @@ fn left_open(text: &str) -> Vec<Undo> {
         .into_iter()
         .rev()
         .filter(|l| !l.done && !done.contains(&l.number))
-        .filter_map(|l| l.undo)
+        .filter_map(|l| Some((l.number, l.undo?)))
         .collect()
 }
 
@@ -430,5 +471,39 @@ mod tests {
         drop(guard);
         assert!(!stays.exists() && own.standing().is_empty());
         fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_journal_of_another_is_undone_from_a_number_on_and_remembers_it() {
+        let dir = scratch("after");
+        let (first, second) = (dir.join("first"), dir.join("second"));
+        fs::write(&first, "").unwrap();
+        fs::write(&second, "").unwrap();
+        let journal = dir.join("journal");
+        let line = |number: u64, path: &Path| {
+            format!("{{\"number\": {number}, \"undo\": \"remove\", \"path\": {path:?}}}\n")
+        };
+        fs::write(&journal, line(1, &first) + &line(2, &second)).unwrap();
+        assert!(undo_after(&journal, 1).unwrap().is_empty());
+        assert!(first.exists() && !second.exists());
+        fs::write(&second, "").unwrap();
+        assert!(undo_after(&journal, 0).unwrap().is_empty());
+        assert!(!first.exists() && second.exists(), "what is done is not done again");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_marked_process_is_ended_and_no_other() {
+        let value = format!("of-test-{}", std::process::id());
+        let start = |value: &str| {
+            Command::new("sleep").arg("60").env("HOLDUP_LAB_MARK", value).spawn().unwrap()
+        };
+        let (mut marked, mut other) = (start(&value), start("another"));
+        Undo::Marked { variable: "HOLDUP_LAB_MARK".into(), value }.apply().unwrap();
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        // The lab reaps what it ends, so that there may be nothing left to wait for.
+        assert!(!matches!(marked.try_wait(), Ok(None)));
     }
 }

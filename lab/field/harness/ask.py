@@ -14,8 +14,8 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
+from .lab import Watch
 from .processes import descendants, evidence, stat_of
-from .simple_rules import Watch
 from .stage import Terminal
 from .truth import NotProven
 

@@ -7,7 +7,6 @@ case; on version 2 a controller that the root does not delegate yet is delegated
 import os
 import pathlib
 import subprocess
-import time
 
 from .truth import NotProven, Skip
 
@@ -33,7 +32,7 @@ class Group:
         if self.v2:
             self.delegate(stage, v2)
         self.path = parent / name
-        stage.undo.append(self.remove)
+        stage.guard("cgroup", path=self.path)
         self.path.mkdir()
 
     @staticmethod
@@ -43,19 +42,8 @@ class Group:
             raise Skip(f"no {controller} controller here")
         switch = ROOT / "cgroup.subtree_control"
         if controller not in switch.read_text().split():
-            stage.undo.append(lambda: switch.write_text(f"-{controller}"))
+            stage.guard("write", path=switch, value=f"-{controller}")
             switch.write_text(f"+{controller}")
-
-    def remove(self):
-        """Processes are gone by now; the kernel may need a moment to notice."""
-        for _ in range(60):
-            try:
-                if self.path.exists():
-                    self.path.rmdir()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise OSError(f"left behind: {self.path}")
 
     def write(self, file, text):
         """Sets a file of the group."""
@@ -101,10 +89,10 @@ class Group:
 def loop_device(stage, image):
     """A loop device on an image, with its MAJ:MIN."""
     argv = ["losetup", "--find", "--show", str(image)]
+    stage.guard("loop", backing=image)
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotProven(f"no loop device: {done.stderr.strip()}")
     device = done.stdout.strip()
-    stage.undo.append(lambda: subprocess.run(["losetup", "-d", device], check=True))
     number = os.stat(device).st_rdev
     return device, f"{os.major(number)}:{os.minor(number)}"

@@ -12,7 +12,7 @@ import traceback
 
 from . import ask as asking
 from . import score
-from .judge import judge
+from .lab import judge
 from .stage import Run, Stage
 from .truth import CASES, NotProven, Skip
 
@@ -98,7 +98,8 @@ class Play:
         row = {"name": name, "case": case.name, "group": case.group, "mode": ask.mode, "user": self.options.user,
                "standing": ask.standing, "base": os.path.basename(base), "seed": self.options.seed,
                "truth": dataclasses.asdict(ask.truth), "seconds": round(result.seconds, 3), "status": result.status,
-               "sayings": result.sayings, "replay_equal": result.replay_equal, "judged": judge(ask.truth, result.json)}
+               "sayings": result.sayings, "replay_equal": result.replay_equal,
+               "judged": judge(dataclasses.asdict(ask.truth), result.json, result.sayings)}
         self.rows.append(row)
         with open(self.options.save / "results.jsonl", "a", encoding="utf-8") as results:
             results.write(json.dumps(row) + "\n")
@@ -143,7 +144,7 @@ def replay(options):
         except (OSError, ValueError) as e:
             print(f"{row['name']:<36} {row['mode']:<5} no answer from the recording: {e}")
             continue
-        row["judged"] = judge(score.truth_of(row), data)
+        row["judged"] = judge(row["truth"], data, row["sayings"])
         rows.append(row)
         print(score.line(row), flush=True)
     return rows

@@ -8,7 +8,6 @@ Edit together: page.py, README.md.
 
 import json
 
-from .judge import any_in, areas_of
 from .truth import Truth
 
 RULES = ("highest utilisation", "largest pressure", "longest await", "longest off-CPU stack")
@@ -67,7 +66,7 @@ def percent(value):
 
 def rule_area(rows, rule):
     """How often a simple rule names the area of the truth."""
-    return share(row["sayings"].get(rule) in areas_of(truth_of(row)) for row in faults(rows))
+    return share(row["sayings"].get(rule) in row["judged"]["areas"] for row in faults(rows))
 
 
 def rule_alarms(rows, rule):
@@ -78,8 +77,7 @@ def rule_alarms(rows, rule):
 def names_who(rows):
     """(holdup, the busiest process) where the truth says who: how often it is named."""
     with_who = [row for row in faults(rows) if row["truth"]["who"] and not row["truth"]["unseen"]]
-    busiest = share(bool(row["sayings"].get("busiest process")) and
-                    any_in(row["truth"]["who"], row["sayings"]["busiest process"]) for row in with_who)
+    busiest = share(row["judged"]["busiest"] for row in with_who)
     return share("who" not in row["judged"]["why"].split() for row in with_who), busiest
 
 

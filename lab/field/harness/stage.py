@@ -1,11 +1,11 @@
 """Where a case plays: its folder, processes, mounts, groups and namespaces, and the way back.
 
-Owns everything that a case makes on the host. Each thing is put on the list of what must be undone before it is made, and
-`close` undoes them in reverse order, whatever happened. Names, ports, addresses and seconds are drawn from the seed of the
+Owns everything that a case makes on the host. Each thing is in the run's journal before it is made (lab.py), and
+`close` has it undone in reverse order, whatever happened; after a kill -9 the next run does. Names, ports, addresses and seconds are drawn from the seed of the
 run, so that nothing can be fitted to them. It must not touch anything outside loopback, its own namespaces, groups, mounts
 and loop devices.
 
-Edit together: clean.py, which finds by the same names what a killed run has left.
+Edit together: lab.py, lab/src/undo.rs (what can be undone).
 """
 
 import fcntl
@@ -26,6 +26,7 @@ import threading
 import time
 
 from . import groups
+from .lab import Journal
 from .processes import end_descendants
 from .truth import NotProven, Skip
 
@@ -45,13 +46,17 @@ class Run:
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
         os.chmod(self.dir, 0o755)
         self.name = self.dir.name
-        (self.dir / "pid").write_text(str(os.getpid()))
+        self.journal = Journal()
+        self.journal.guard("remove", path=str(self.dir))
+        self.journal.guard("marked", variable=MARK, value=str(self.dir))
         self.cache = self.dir / "cache"
         self.cache.mkdir()
 
     def close(self):
-        """Removes the folder."""
-        shutil.rmtree(self.dir, ignore_errors=True)
+        """Takes back what is left of it, with the folder."""
+        for what in self.journal.undo(0):
+            print(f"undo of the run: {what}", file=sys.stderr)
+        self.journal.close()
 
 
 def become(account):
@@ -118,7 +123,8 @@ class Stage:
         self.dir = run.dir / name.replace("/", "+")
         self.dir.mkdir()
         os.chmod(self.dir, 0o755)
-        self.undo = []
+        self.first = run.journal.number  # what is behind it in the journal is this case's
+        self.undo = []  # what is no more than this process's own: timers, descriptors
         home = self.dir / "home"
         home.mkdir()
         self.env = {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm", "USER": "root",
@@ -295,11 +301,15 @@ class Stage:
 
     # what must be undone
 
+    def guard(self, undo, **what):
+        """Writes down how something on the host is taken back, before it is made."""
+        self.run.journal.guard(undo, **{name: str(value) for name, value in what.items()})
+
     def mount(self, what, where, options=()):
         """Mounts something below the case's folder."""
         os.makedirs(where, exist_ok=True)
+        self.guard("mount", path=where)
         subprocess.run(["mount", *options, str(what), str(where)], check=True)
-        self.undo.append(lambda: subprocess.run(["umount", "-l", str(where)], check=True))
 
     def disk(self, mib=128):
         """An ext4 file system on a loop device: (its name, MAJ:MIN, mount point)."""
@@ -321,7 +331,7 @@ class Stage:
     def netns(self):
         """A network namespace with its loopback up."""
         name = f"{self.run.name}-{self.word()}-{self.random.randrange(1000)}"
-        self.undo.append(lambda: subprocess.run(["ip", "netns", "del", name], check=True))
+        self.guard("netns", name=name)
         subprocess.run(["ip", "netns", "add", name], check=True)
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
         return name
@@ -342,6 +352,7 @@ class Stage:
             except Exception as e:  # go on undoing whatever comes
                 left.append(str(e))
         self.undo.clear()
+        left += self.run.journal.undo(self.first)
         shutil.rmtree(self.dir, ignore_errors=True)
         for what in left:
             print(f"undo of {self.name}: {what}", file=sys.stderr)

@@ -1,11 +1,11 @@
 """What a case says before anybody looks: the truth, the question, and the case itself.
 
 Owns the vocabulary of the corpus and the registry of cases. It must not know how a question is asked (ask.py) or judged
-(judge.py). A truth is part of the question, so that it is written down before any answer exists; a truth that was changed
+(lab.py). A truth is part of the question, so that it is written down before any answer exists; a truth that was changed
 after an answer was seen says so in its case. Rejected: truths in a table apart from the cases (PIDs, ports and names are
 known only when the case runs).
 
-Edit together: README.md, judge.py.
+Edit together: README.md, lab/src/judgement/ends.rs.
 """
 
 import dataclasses

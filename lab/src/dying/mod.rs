@@ -1,12 +1,12 @@
 //! A look while the host is dying: how soon it begins, how late its answer is, and what it takes of a host that has nothing left.
 //!
-//! Owns the trials and their table; what kills the host is in loads.rs. Each look is measured from outside, by the clock of the
+//! Owns the trials and their table; what kills the host is in causes.rs. Each look is measured from outside, by the clock of the
 //! lab, whose own wait for a CPU is in the figures: what it starts would inherit a priority of its own. The quiet host is the
-//! first row, so that all others can be compared with it. Must not: judge what holdup says of the load (the scenarios do).
+//! first row, so that all others can be compared with it. Must not: judge what holdup says of it (the scenarios do).
 //!
 //! Edit together: docs/dying.md, which `--write-docs` writes, docs/lab.md.
 
-mod loads;
+mod causes;
 
 use crate::document::Origin;
 use crate::fault::{Ctx, Stopped, die_with_the_lab_in};
@@ -16,9 +16,9 @@ use crate::seeded_draw::Draw;
 use crate::undo::Journal;
 use crate::{say, warn};
 use anyhow::{Context, Result, bail};
+use causes::{CAUSES, Cause};
 use holdup_reason::answer::Report;
 use holdup_reason::facts::OwnScheduling;
-use loads::{LOADS, Load};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,7 @@ const WINDOW_SECONDS: f64 = 2.0;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// What the names of programs are drawn from: the same in each run.
 const DRAWN_BY: u64 = 1;
-/// What each load is given to bite.
+/// What each cause is given to bite.
 const BITE: Duration = Duration::from_secs(2);
 
 /// One look.
@@ -56,7 +56,7 @@ struct Look {
     said: String,
 }
 
-/// All looks during one load.
+/// All looks during one cause.
 struct Row {
     name: &'static str,
     about: &'static str,
@@ -65,26 +65,26 @@ struct Row {
     failed: Vec<String>,
 }
 
-/// Makes each load, or those whose name begins with one of `only`, looks `times` times, and gives the page.
+/// Makes each cause, or those whose name begins with one of `only`, looks `times` times, and gives the page.
 pub fn run(lab: &Lab, only: &[String], times: usize) -> Result<String> {
-    let wanted = |load: &&&dyn Load| {
-        only.is_empty() || only.iter().any(|start| load.name().starts_with(start.as_str()))
+    let wanted = |cause: &&&dyn Cause| {
+        only.is_empty() || only.iter().any(|start| cause.name().starts_with(start.as_str()))
     };
     let program = lab.holdup.as_ref().context("no holdup to ask")?.program.clone();
     let mut rows = Vec::new();
-    for load in LOADS.iter().filter(wanted) {
-        say(&format!("{}: {}", load.name(), load.about()));
-        rows.push(of_load(lab, &program, *load, times)?);
+    for cause in CAUSES.iter().filter(wanted) {
+        say(&format!("{}: {}", cause.name(), cause.about()));
+        rows.push(of_cause(lab, &program, *cause, times)?);
     }
     if rows.is_empty() {
-        bail!("no such load");
+        bail!("no such cause");
     }
     Ok(table(&rows))
 }
 
-fn of_load(lab: &Lab, program: &Path, load: &dyn Load, times: usize) -> Result<Row> {
+fn of_cause(lab: &Lab, program: &Path, cause: &dyn Cause, times: usize) -> Result<Row> {
     let journal = Journal::open(&lab.dir)?;
-    let row = under(lab, &journal, program, load, times);
+    let row = under(lab, &journal, program, cause, times);
     journal.close();
     row
 }
@@ -93,17 +93,17 @@ fn under(
     lab: &Lab,
     journal: &Arc<Journal>,
     program: &Path,
-    load: &dyn Load,
+    cause: &dyn Cause,
     times: usize,
 ) -> Result<Row> {
     let mut row =
-        Row { name: load.name(), about: load.about(), looks: Vec::new(), failed: Vec::new() };
-    let draw = Draw::new(DRAWN_BY, load.name());
+        Row { name: cause.name(), about: cause.about(), looks: Vec::new(), failed: Vec::new() };
+    let draw = Draw::new(DRAWN_BY, cause.name());
     let (mut ctx, _scratch) = lab.open(journal, draw, Variables::default())?;
-    let _guards = load.begin(&mut ctx).with_context(|| load.name().to_string())?;
+    let _guards = cause.begin(&mut ctx).with_context(|| cause.name().to_string())?;
     ctx.sleep(BITE)?;
     for _ in 0..times {
-        match look(&ctx, program, load) {
+        match look(&ctx, program, cause) {
             Ok(look) => {
                 say(&format!(
                     "  begins after {:.2} s, answers {:.2} s after its window, {:.1} MiB, {}: {}",
@@ -117,7 +117,7 @@ fn under(
             }
             Err(error) if error.is::<Stopped>() => return Err(error),
             Err(error) => {
-                warn(&format!("{}: {error:#}", load.name()));
+                warn(&format!("{}: {error:#}", cause.name()));
                 row.failed.push(format!("{error:#}"));
             }
         }
@@ -125,7 +125,7 @@ fn under(
     Ok(row)
 }
 
-fn look(ctx: &Ctx, program: &Path, load: &dyn Load) -> Result<Look> {
+fn look(ctx: &Ctx, program: &Path, cause: &dyn Cause) -> Result<Look> {
     let (out, err) = (ctx.scratch.join("answer.json"), ctx.scratch.join("answer.err"));
     let mut command = Command::new(program);
     command
@@ -134,8 +134,8 @@ fn look(ctx: &Ctx, program: &Path, load: &dyn Load) -> Result<Look> {
         .stdout(File::create(&out)?)
         .stderr(File::create(&err)?)
         .process_group(0);
-    load.place(ctx, &mut command)?;
-    die_with_the_lab_in(&mut command, &load.cgroups(ctx)?);
+    cause.place(ctx, &mut command)?;
+    die_with_the_lab_in(&mut command, &cause.cgroups(ctx)?);
     let (begin, begin_unix) = (Instant::now(), unix_seconds()?);
     let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
     loop {

@@ -1,8 +1,8 @@
-//! net.two_writes: the workload writes its questions in two pieces, and the second waits for an acknowledgement.
+//! net.two_writes: the load writes its questions in two pieces, and the second waits for an acknowledgement.
 //!
 //! The proof is the kernel's count of acknowledgements that were put off, in the server's network namespace.
 
-use super::stage::{name_switch, net_counter, pair, start, switch_on, wait_bound, workload_file};
+use super::stage::{load_file, name_switch, net_counter, pair, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&TwoWrites];
 
-/// The workload (`two_writes.py {far_ip} {port} {switch}` in `{near_ns}`) writes its questions in one call each, and in two
+/// The load (`two_writes.py {far_ip} {port} {switch}` in `{near_ns}`) writes its questions in one call each, and in two
 /// while the switch is there.
 ///
 /// Variables: of [`pair`]; `port`, `switch`; `server`, `server_pid`.
@@ -27,7 +27,7 @@ impl Fault for TwoWrites {
         let port = 2000 + ctx.draw.index(30_000) as u16;
         ctx.set("port", port);
         let ip = ctx.text("far_ip")?;
-        let mut spawn = workload_file(ctx, "whole_questions.py", &[&ip, &port.to_string()])?;
+        let mut spawn = load_file(ctx, "whole_questions.py", &[&ip, &port.to_string()])?;
         spawn.netns = Some(ctx.text("far_ns")?);
         let started = start(ctx, "server", &spawn)?;
         guards.push(started.guard);

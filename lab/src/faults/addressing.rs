@@ -23,9 +23,9 @@ fn server(ctx: &mut Ctx) -> Result<Guards> {
     Ok(guards)
 }
 
-/// Another uses up the ports from which the workload's server can be connected to.
+/// Another uses up the ports from which the load's server can be connected to.
 ///
-/// Parameters: `ports`; `kind` (`held`: connections that stand; `ended`: in TIME-WAIT). The workload is `connect_ask.py {far_ip}
+/// Parameters: `ports`; `kind` (`held`: connections that stand; `ended`: in TIME-WAIT). The load is `connect_ask.py {far_ip}
 /// {port} ...` in `{near_ns}`. Variables: of [`pair`]; `port`, `first`, `last` (of the range); `holder`, `holder_pid`.
 struct Ports;
 
@@ -73,9 +73,9 @@ impl Fault for Ports {
     }
 }
 
-/// The near end of the tunnel that the workload's server is behind is made anew with another port than the far one.
+/// The near end of the tunnel that the load's server is behind is made anew with another port than the far one.
 ///
-/// Parameters: `id`. The workload is `tcp-client {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`,
+/// Parameters: `id`. The load is `tcp-client {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`,
 /// `behind_ip`.
 struct Overlay;
 
@@ -134,7 +134,7 @@ impl Fault for Overlay {
 
 /// Both ends of a wire are given the same address of IPv6, and the near one, which comes second, may not use it.
 ///
-/// The workload is `bind_wait.py {address} {port} ...` in `{near_ns}`. Variables: of [`pair`]; `address`, `port`.
+/// The load is `bind_wait.py {address} {port} ...` in `{near_ns}`. Variables: of [`pair`]; `address`, `port`.
 struct Duplicate;
 
 impl Duplicate {

@@ -5,7 +5,7 @@
 //! flusher's wait channel together with the client's.
 
 use super::disks;
-use super::stage::{load, name_switch, start, switch_on, thread_named, words, workload_file};
+use super::stage::{load, load_file, name_switch, start, switch_on, thread_named, words};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::load::slow::Settings;
 use crate::undo::Guards;
@@ -19,7 +19,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[&FiveLinks];
 
 /// The disk below the server's flusher becomes slow.
 ///
-/// Parameters: `ops_per_second`; `server_language` (c, rust), `writes` (per flush). The workload asks
+/// Parameters: `ops_per_second`; `server_language` (c, rust), `writes` (per flush). The load asks
 /// `{socket}`. Variables: of [`disks::make`]; `socket`, `switch`, `flusher`; `server`, `server_pid`;
 /// `flusher_tid`.
 struct FiveLinks;
@@ -43,7 +43,7 @@ impl Fault for FiveLinks {
         ctx.set("flusher", &flusher);
         let spawn = if ctx.text("server_language")? == "c" {
             let writes = ctx.text("writes")?;
-            workload_file(ctx, "chain.c", &[&socket, &file, &writes, "15", &flusher, &switch])?
+            load_file(ctx, "chain.c", &[&socket, &file, &writes, "15", &flusher, &switch])?
         } else {
             let mut spawn = load(ctx, &["unix-server", &socket, "--flush", "io"]);
             let more = ["--file", &file, "--flush-switch", &switch, "--flusher", &flusher];

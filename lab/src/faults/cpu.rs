@@ -49,7 +49,7 @@ impl Fault for Hogs {
     }
 }
 
-/// The workload's threads waited 50 ms or more for CPUs since the last time this was asked.
+/// The load's threads waited 50 ms or more for CPUs since the last time this was asked.
 fn waits_for_a_cpu(ctx: &mut Ctx) -> Result<Option<bool>> {
     // Fields of /proc/PID/schedstat: time on a CPU, time waited for one.
     let victim = ctx.text("victim_pid")?;
@@ -64,7 +64,7 @@ fn waits_for_a_cpu(ctx: &mut Ctx) -> Result<Option<bool>> {
     Ok(Some(waited as f64 > before + 5e7))
 }
 
-/// All threads of the workload are pinned to one CPU while another idles.
+/// All threads of the load are pinned to one CPU while another idles.
 ///
 /// Variables: `pinned_cpu`.
 struct Affinity;
@@ -94,7 +94,7 @@ impl Fault for Affinity {
     }
 }
 
-/// The workload comes last while another program has the CPUs: by its nice value, or by the weight of its group.
+/// The load comes last while another program has the CPUs: by its nice value, or by the weight of its group.
 ///
 /// Parameters: `nice`, or `shares` for sibling groups. Variables: `slow_group`, `slow_group_name`, `hog`,
 /// `hog_pid`.
@@ -166,7 +166,7 @@ fn rt_group(ctx: &mut Ctx, runtime_us: u32) -> Result<Guards> {
     Ok(guards)
 }
 
-/// The workload's group has no real-time budget: sched_setscheduler(2) is refused.
+/// The load's group has no real-time budget: sched_setscheduler(2) is refused.
 ///
 /// Variables: `rt_group`, `rt_group_name`.
 struct RtDenied;
@@ -182,7 +182,7 @@ impl Fault for RtDenied {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let file = PathBuf::from(ctx.text("rt_group")?).join("cpu.rt_runtime_us");
-        // EBUSY while a real-time task lives in the group; the workload's are short.
+        // EBUSY while a real-time task lives in the group; the load's are short.
         let mut guards = Guards::new();
         let mut last = None;
         ctx.wait_for("cpu.rt_runtime_us", Duration::from_secs(5), || {
@@ -201,7 +201,7 @@ impl Fault for RtDenied {
     }
 }
 
-/// The workload computes under SCHED_FIFO in a group with a small real-time budget.
+/// The load computes under SCHED_FIFO in a group with a small real-time budget.
 ///
 /// Parameters: `runtime_percent`. Variables: `rt_group`, `rt_group_name`.
 struct RtThrottled;

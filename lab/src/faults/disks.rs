@@ -140,7 +140,7 @@ fn time_read(node: &str) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// disk.throttle: a limit of the blkio controller on the workload's own group.
+/// disk.throttle: a limit of the blkio controller on the load's own group.
 /// Parameters: `limit` (iops or bps), `direction` (read or write), `rate` (operations per second),
 /// `size` (bytes of an operation, for bps), `both` (1: the other direction has the same limit, which nobody meets). Variables: `blkio_group`, `blkio_group_name`,
 /// `throttle_file`, `throttle_value`, and those of [`make`].
@@ -267,9 +267,9 @@ impl Fault for FailSlow {
     }
 }
 
-/// disk.neighbour: a process that floods the disk the workload uses. The stage's disk has limits
-/// (`base_parallel`, `base_bytes_per_second`) that the workload alone does not reach.
-/// Parameters: `neighbour` (a kind of workload), `neighbour_arguments` with variables.
+/// disk.neighbour: a process that floods the disk the load uses. The stage's disk has limits
+/// (`base_parallel`, `base_bytes_per_second`) that the load alone does not reach.
+/// Parameters: `neighbour` (a kind of load), `neighbour_arguments` with variables.
 /// Variables: `culprit`, `culprit_pid`.
 struct Neighbour;
 

@@ -1,4 +1,4 @@
-//! net.dns*: a DNS server with a temper, asked by the workload or by a daemon that it waits for.
+//! net.dns*: a DNS server with a temper, asked by the load or by a daemon that it waits for.
 //!
 //! The server listens on port 53 of a loopback address inside a network namespace of its own; what
 //! runs there sees a resolv.conf that names it, as iproute2 does it (/etc/netns/NAME). The proof
@@ -67,7 +67,7 @@ fn server(ctx: &mut Ctx) -> Result<Guards> {
     Ok(guards)
 }
 
-/// The name server of the workload's namespace (`{dns_ns}`) goes mute, fails or slows down.
+/// The name server of the load's namespace (`{dns_ns}`) goes mute, fails or slows down.
 ///
 /// Parameters: of [`server`], `temper` (mute, servfail, or milliseconds). Variables: of [`server`].
 struct Dns;

@@ -3,7 +3,7 @@
 //! The proof is the counter of whoever drops them: of the filter's rule, of the table of connections, of the CPUs, of the interface.
 
 use super::net::on_one_cpu;
-use super::stage::{load, name_switch, pair, start, switch_on, wait_bound, workload_file};
+use super::stage::{load, load_file, name_switch, pair, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result, bail};
@@ -33,9 +33,9 @@ fn iptables(ctx: &Ctx, ns: &str, words: &str) -> Result<String> {
     ctx.tool("ip", &[&["netns", "exec", ns, "iptables"][..], &words].concat())
 }
 
-/// The packet filter drops what the workload sends, where it leaves or where it comes in.
+/// The packet filter drops what the load sends, where it leaves or where it comes in.
 ///
-/// Parameters: `side` (`near`, `far`). The workload is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`;
+/// Parameters: `side` (`near`, `far`). The load is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`;
 /// `chain` (`OUTPUT`, `INPUT`).
 struct Filter;
 
@@ -86,7 +86,7 @@ impl Fault for Filter {
 
 /// The table of connections is full.
 ///
-/// Parameters: `connections`. The workload is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`; `holder`,
+/// Parameters: `connections`. The load is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`; `holder`,
 /// `holder_pid` (who has the connections).
 struct ConnectionsFull;
 
@@ -141,9 +141,9 @@ impl Fault for ConnectionsFull {
     }
 }
 
-/// The queue of packets of one CPU is short, and a burst fills it before the workload's packets.
+/// The queue of packets of one CPU is short, and a burst fills it before the load's packets.
 ///
-/// Parameters: `room`, `rules` (of the packet filter that each packet passes), `burst`, `packets_per_second`. The workload is `udp-ping {far_ip}:{port}` in `{near_ns}`. Variables: of
+/// Parameters: `room`, `rules` (of the packet filter that each packet passes), `burst`, `packets_per_second`. The load is `udp-ping {far_ip}:{port}` in `{near_ns}`. Variables: of
 /// [`pair`]; `port`; `flood`, `flood_pid`.
 struct Backlog;
 
@@ -210,9 +210,9 @@ fn dropped_by_cpus() -> Result<u64> {
     Ok(text.lines().filter_map(of).sum())
 }
 
-/// Who has a tun device open, behind which the workload's server is, reads it no more, while others send there too.
+/// Who has a tun device open, behind which the load's server is, reads it no more, while others send there too.
 ///
-/// Parameters: `others_per_second`. The workload is `udp-ping {tap_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `tap_ip`, `tap`,
+/// Parameters: `others_per_second`. The load is `udp-ping {tap_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `tap_ip`, `tap`,
 /// `port`, `switch`; `reader`, `reader_pid`; `others`, `others_pid`.
 struct Tap;
 
@@ -232,7 +232,7 @@ impl Fault for Tap {
         ctx.tool("ip", &["-n", &near, "tuntap", "add", &tap, "mode", "tun"])?;
         ctx.tool("ip", &["-n", &near, "addr", "add", &format!("172.{net}.0.1/24"), "dev", &tap])?;
         ctx.tool("ip", &["-n", &near, "link", "set", &tap, "txqueuelen", "100", "up"])?;
-        let mut spawn = workload_file(ctx, "tun_echo.py", &[&tap, &switch, &port.to_string()])?;
+        let mut spawn = load_file(ctx, "tun_echo.py", &[&tap, &switch, &port.to_string()])?;
         spawn.netns = Some(near.clone());
         guards.push(start(ctx, "reader", &spawn)?.guard);
         let address = format!("172.{net}.0.2");

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon, &CopyUp];
 
-/// fs.frozen: the workload's file system is frozen for a backup and forgotten.
+/// fs.frozen: the load's file system is frozen for a backup and forgotten.
 struct Frozen;
 
 impl Fault for Frozen {
@@ -110,7 +110,7 @@ fn lay(ctx: &Ctx, bytes: usize) -> Result<()> {
     fs::write(&data, vec![0x42_u8; bytes])?;
     let file = fs::File::open(&data)?;
     file.sync_all()?;
-    crate::load::disk::forget(&file, 0, 0);
+    crate::load::kinds::disk::forget(&file, 0, 0);
     let layers =
         ["lower", "upper", "work"].map(|l| format!("{l}dir={}/{l}", dir.display())).join(",");
     ctx.tool("mount", &["-t", "overlay", "overlay", "-o", &layers, &merged.to_string_lossy()])?;

@@ -1,7 +1,7 @@
 //! Processes that are dear to start: an image that costs more than
 //! it must, a child that does much before it executes its program, or more of them than the work needs.
 //!
-//! The cost lies in the start, not in the work: the workload must be one that starts processes all the
+//! The cost lies in the start, not in the work: the load must be one that starts processes all the
 //! time, or the injection does not hurt and is refused.
 
 use super::stage::{name_switch, switch_on};
@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Image, &Exec, &Storm];
 
-/// process.image: the workload is started in another way than before (`start = "after"`): every
+/// process.image: the load is started in another way than before (`start = "after"`): every
 /// parameter `bad_X` takes the place of the variable `X`, which is the parameter `good_X` at first.
 struct Image;
 
@@ -43,7 +43,7 @@ fn choose(ctx: &mut Ctx, prefix: &str) {
     ctx.variables.extend(pairs);
 }
 
-/// process.exec: each child of the workload does much between vfork and exec. The workload takes `{switch}` and `{program}`.
+/// process.exec: each child of the load does much between vfork and exec. The load takes `{switch}` and `{program}`.
 /// Parameter: `closes`, how many descriptors it closes. Variables: `program`, `switch`.
 struct Exec;
 
@@ -79,7 +79,7 @@ impl Fault for Exec {
     }
 }
 
-/// process.spawn_storm: the workload starts processes for what it did itself. It takes `{switch}`. Variables: `switch`.
+/// process.spawn_storm: the load starts processes for what it did itself. It takes `{switch}`. Variables: `switch`.
 struct Storm;
 
 impl Fault for Storm {

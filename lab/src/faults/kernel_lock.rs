@@ -1,7 +1,7 @@
-//! lock.directory, lock.mappings, lock.rtnl: somebody works under a lock of the kernel that the workload wants.
+//! lock.directory, lock.mappings, lock.rtnl: somebody works under a lock of the kernel that the load wants.
 //!
 //! Whoever it is does the same work beforehand elsewhere, where nobody wants the lock: neither the work nor the CPU is
-//! the fault. But rtnl_mutex is one for the host: there is no elsewhere. The proof is the function in which the workload stands.
+//! the fault. But rtnl_mutex is one for the host: there is no elsewhere. The proof is the function in which the load stands.
 
 use super::disks;
 use super::stage::{load, name_switch, netns, start, switch_on};
@@ -18,7 +18,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings, &Rtnl];
 /// Of the disk that is made, which has to hold the names of two directories.
 const DISK_MIB: u64 = 64;
 
-/// A neighbour lists the directory that the workload makes files in.
+/// A neighbour lists the directory that the load makes files in.
 ///
 /// Parameters: `names` (entries of the directory). Variables: `spool`, `switch`; `lister`, `lister_pid`; those of a quick disk.
 struct Directory;
@@ -72,7 +72,7 @@ fn fill(dir: &Path, names: u64) -> Result<()> {
     Ok(())
 }
 
-/// A monitor reads the workload's mappings, page by page (/proc/PID/smaps).
+/// A monitor reads the load's mappings, page by page (/proc/PID/smaps).
 ///
 /// Variables: `switch`; `monitor`, `monitor_pid`.
 struct Mappings;
@@ -104,7 +104,7 @@ impl Fault for Mappings {
 
 /// A neighbour makes, brings up and down, and removes network devices in a namespace of its own.
 ///
-/// Parameters: `link_kind`, `links` (how many are there at a time), `times` (up and down). Variables: `own_ns` (of the workload), `switch`; `maker`,
+/// Parameters: `link_kind`, `links` (how many are there at a time), `times` (up and down). Variables: `own_ns` (of the load), `switch`; `maker`,
 /// `maker_pid`.
 struct Rtnl;
 

@@ -1,12 +1,12 @@
 //! lock.*: file locks held by another process, mutexes held by another thread, and deadlocks.
 //!
-//! The mutex faults are a switch of the workload itself: its keeper is a thread that the healthy
+//! The mutex faults are a switch of the load itself: its keeper is a thread that the healthy
 //! run has as well. The proof is /proc/locks for file locks, the wait channel of the threads for
 //! mutexes.
 
 use super::stage::{
-    load, name_switch, start, start_contained, switch_on, thread_named, wait_bound, words,
-    workload_file,
+    load, load_file, name_switch, start, start_contained, switch_on, thread_named, wait_bound,
+    words,
 };
 use crate::fault::{Ctx, Fault, Injected, Spawn};
 use crate::undo::Guards;
@@ -53,12 +53,12 @@ impl Holder {
                 arguments: words(&[&path, "sleep", "3600"]),
                 ..Spawn::default()
             }),
-            "python" => workload_file(ctx, "lockfile.py", &[&path, &kind, &hold, &gap]),
+            "python" => load_file(ctx, "lockfile.py", &[&path, &kind, &hold, &gap]),
             "c" => {
                 // An OFD lock conflicts with a POSIX one, but /proc/locks has no owner for it.
                 let ofd = kind == "posix" && ctx.draw.chance(0.5);
                 let kind = if ofd { "ofd" } else { kind.as_str() };
-                workload_file(ctx, "holdlock.c", &[&path, kind, "0", "0", &hold, &gap])
+                load_file(ctx, "holdlock.c", &[&path, kind, "0", "0", &hold, &gap])
             }
             _ => {
                 let mut spawn = load(ctx, &["file-lock", &path, "--kind", &kind]);
@@ -105,9 +105,9 @@ impl Fault for Holder {
     }
 }
 
-/// Another client of the server keeps a row that the workload wants: it is idle in its transaction.
+/// Another client of the server keeps a row that the load wants: it is idle in its transaction.
 ///
-/// Parameters: `hold_ms`, `gap_ms`. The workload is `transactions.py {port} 0 GAP`. Variables: `port`; `server`, `server_pid`;
+/// Parameters: `hold_ms`, `gap_ms`. The load is `transactions.py {port} 0 GAP`. Variables: `port`; `server`, `server_pid`;
 /// `holder`, `holder_pid`.
 struct RowHolder;
 
@@ -119,7 +119,7 @@ impl Fault for RowHolder {
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let port = 2000 + ctx.draw.index(30_000) as u16;
         ctx.set("port", port);
-        let spawn = workload_file(ctx, "sessions.c", &[&port.to_string()])?;
+        let spawn = load_file(ctx, "sessions.c", &[&port.to_string()])?;
         let started = start(ctx, "server", &spawn)?;
         let mut guards = Guards::new();
         guards.push(started.guard);
@@ -129,7 +129,7 @@ impl Fault for RowHolder {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let (port, hold, gap) = (ctx.text("port")?, ctx.text("hold_ms")?, ctx.text("gap_ms")?);
-        let spawn = workload_file(ctx, "transactions.py", &[&port, &hold, &gap])?;
+        let spawn = load_file(ctx, "transactions.py", &[&port, &hold, &gap])?;
         let mut guards = Guards::new();
         guards.push(start(ctx, "holder", &spawn)?.guard);
         Ok(guards.into())
@@ -168,7 +168,7 @@ impl Fault for Lease {
     }
 }
 
-/// A thread of the workload holds its mutex for long. The workload takes `{switch}` and names the
+/// A thread of the load holds its mutex for long. The load takes `{switch}` and names the
 /// thread `{keeper}`.
 ///
 /// Parameters: `hold_ms`. Variables: `switch`, `keeper`, `work_file`; `keeper_tid`.
@@ -202,7 +202,7 @@ impl Fault for Mutex {
     }
 }
 
-/// Threads of the workload (`spin.c {threads} {switch}`) hold a lock for long that the others yield for.
+/// Threads of the load (`spin.c {threads} {switch}`) hold a lock for long that the others yield for.
 ///
 /// Parameters: `hold_us`. Variables: of [`name_switch`].
 struct Spin;
@@ -250,7 +250,7 @@ fn futex_waiters(pid: i32) -> usize {
     tasks.flatten().filter(|task| waits(task.path())).count()
 }
 
-/// Two threads of the workload (`abba.c {first} {second} {switch}`) take two mutexes crosswise.
+/// Two threads of the load (`abba.c {first} {second} {switch}`) take two mutexes crosswise.
 ///
 /// Variables: `switch`, `first`, `second`; `first_tid`, `second_tid`.
 struct Deadlock;
@@ -287,7 +287,7 @@ impl Fault for Deadlock {
     }
 }
 
-/// Another process takes the workload's two files crosswise.
+/// Another process takes the load's two files crosswise.
 ///
 /// Parameters: `lock_kind` (flock, ofd; the kernel refuses a deadlock of POSIX locks). Variables:
 /// `lock_path`, `second_path`; `holder`, `holder_pid`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) const FAULTS: &[&dyn Fault] =
     &[&Limit, &StreamBeside, &WriterBeside, &Jobs, &Dirty, &Shared, &Swapped];
 
-/// memory.limit: the workload's group gets a limit below what it needs.
+/// memory.limit: the load's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
 /// as quick as memory; `stage_limit_mib` for a group that has its limit from the begin.
 /// Variables: `memory_group`, `memory_group_name`, `limit_bytes`, and those of a disk.
@@ -73,8 +73,8 @@ fn failures(group: &Path) -> Result<u64> {
     fs::read_to_string(group.join("memory.failcnt"))?.trim().parse().context("memory.failcnt")
 }
 
-/// memory.stream_beside: in a group whose limit the workload fits into, a neighbour begins to read what it needs once. Each has a
-/// group of its own below, where the kernel does not tell its pages from the workload's by their use.
+/// memory.stream_beside: in a group whose limit the load fits into, a neighbour begins to read what it needs once. Each has a
+/// group of its own below, where the kernel does not tell its pages from the load's by their use.
 /// Parameters: `limit_mib`, `stream_rest_us`; of the disk `base_latency_us`.
 /// Variables: `memory_group`, `stream_group`, `culprit`, `culprit_pid`, and those of a disk.
 struct StreamBeside;
@@ -134,8 +134,8 @@ fn groups_below_one(ctx: &mut Ctx, variables: [&str; 2]) -> Result<Guards> {
     Ok(guards)
 }
 
-/// memory.writer_beside: below the limit that the workload's group shares, a neighbour begins to write more than there is room for,
-/// to a slow disk. Whoever asks for memory has to wait until some of it is written; the workload itself needs little.
+/// memory.writer_beside: below the limit that the load's group shares, a neighbour begins to write more than there is room for,
+/// to a slow disk. Whoever asks for memory has to wait until some of it is written; the load itself needs little.
 /// Parameters: `limit_mib`, `file_mib`, `bytes_per_second`.
 /// Variables: `memory_group`, `writer_group`, `both_group_name`, `culprit`, `culprit_pid`, and those of a disk.
 struct WriterBeside;
@@ -177,7 +177,7 @@ fn refaults(group: &Path) -> Result<u64> {
     pages.context("no workingset_refault_file in memory.stat")?.trim().parse().context("refaults")
 }
 
-/// memory.limit_of_jobs: each new group that the workload makes gets a limit below what its job needs, and is gone when the job is.
+/// memory.limit_of_jobs: each new group that the load makes gets a limit below what its job needs, and is gone when the job is.
 /// Parameters: `limit_mib`. Variables: `jobs_group`, `jobs_group_name`, `jobs_limit_file`, `limit_bytes`.
 struct Jobs;
 
@@ -318,8 +318,8 @@ fn shmem_bytes() -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// memory.swapped: the workload's memory is written to swap while it stands still, and the disk with the swap is slow from then on.
-/// Parameters: `swap_mib` (what the workload has), `latency_us`. Variables: `memory_group`, and those of a disk.
+/// memory.swapped: the load's memory is written to swap while it stands still, and the disk with the swap is slow from then on.
+/// Parameters: `swap_mib` (what the load has), `latency_us`. Variables: `memory_group`, and those of a disk.
 ///
 /// By a group, which has no limit: emptying it (v1) also drops the pages that are written already, where MADV_PAGEOUT leaves
 /// them in the swap cache, and no touch would have to read.
@@ -351,7 +351,7 @@ impl Fault for Swapped {
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         let settings = Settings { latency_us: ctx.number("latency_us")?, ..Settings::default() };
-        let start_time = procfs::start_time(pid).context("the workload has ended")?;
+        let start_time = procfs::start_time(pid).context("the load has ended")?;
         // Stopped, or it would bring its pages back as quickly as they go.
         let stopped = ctx.journal.guard(Undo::Continue { pid, start_time })?;
         procfs::signal(pid, nix::sys::signal::Signal::SIGSTOP);

@@ -1,13 +1,11 @@
 //! net.*: queues, ceilings and slow ends between two network namespaces.
 //!
-//! All of them stand on one pair of namespaces joined by a veth: the workload is near, the server
+//! All of them stand on one pair of namespaces joined by a veth: the load is near, the server
 //! far. The proof is the qdisc's own backlog, the receiver's timestamps, or a protocol counter.
 
-use super::stage::{
-    load, name_switch, net_counter, pair, start, switch_on, wait_bound, workload_file,
-};
+use super::stage::{load, load_file, name_switch, net_counter, pair, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::loads::ops;
+use crate::load::switch;
 use crate::undo::{Guard, Guards};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -27,9 +25,9 @@ pub(super) const FAULTS: &[&dyn Fault] = &[
 /// Bytes of an Ethernet frame that the bulk source fills.
 const FRAME: f64 = 1514.0;
 
-/// A bulk flow fills the queue of a shaped interface, before the workload's small packets.
+/// A bulk flow fills the queue of a shaped interface, before the load's small packets.
 ///
-/// Parameters: `rate_mbit`, `queue_packets`, `bulk_kind` (udp, tcp). The workload is `udp-ping
+/// Parameters: `rate_mbit`, `queue_packets`, `bulk_kind` (udp, tcp). The load is `udp-ping
 /// {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`; `bulk_pid`, `bulk_flow`;
 /// `sojourn_ms`, mean one-way delay by the receiver's clock in the second before the look.
 struct LocalQueue;
@@ -42,7 +40,7 @@ impl Fault for LocalQueue {
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let mut guards = pair(ctx)?;
         let rate = format!("{}mbit", ctx.text("rate_mbit")?);
-        // Room for a small packet beside whole frames, or the workload would only see losses.
+        // Room for a small packet beside whole frames, or the load would only see losses.
         let limit = format!("{}", ctx.number("queue_packets")? * FRAME + 700.0);
         let (ns, interface) = (ctx.text("near_ns")?, ctx.text("near_if")?);
         let tbf = ["tbf", "rate", &rate, "burst", "1600", "limit", &limit];
@@ -90,8 +88,8 @@ impl Fault for LocalQueue {
                 rest.split_whitespace().nth(1)?.trim_end_matches('p').parse().ok()
             })
             .unwrap_or(0.0);
-        let now = ops::now();
-        let delays = ops::delays(&ctx.scratch.join("delays"), now - 1.0, now)?;
+        let now = switch::now();
+        let delays = switch::delays(&ctx.scratch.join("delays"), now - 1.0, now)?;
         if delays.is_empty() {
             return Ok(Some(false));
         }
@@ -109,9 +107,9 @@ impl Fault for LocalQueue {
     }
 }
 
-/// The HTB class of the workload's flow is given a low ceiling.
+/// The HTB class of the load's flow is given a low ceiling.
 ///
-/// Parameters: `ceil_mbit`. The workload is `tcp-source {far_ip}:{port}` in `{near_ns}`. Variables:
+/// Parameters: `ceil_mbit`. The load is `tcp-source {far_ip}:{port}` in `{near_ns}`. Variables:
 /// of [`pair`]; `port`, `class` (`1:20`).
 struct ClassCeiling;
 
@@ -172,10 +170,10 @@ impl Fault for ClassCeiling {
     }
 }
 
-/// The receiver of the workload's stream reads slowly.
+/// The receiver of the load's stream reads slowly.
 ///
 /// Parameters: `pause_ms`, `reader_language` (rust, python), `receive_buffer` (0: the kernel's). The
-/// workload is `tcp-source {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`,
+/// load is `tcp-source {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`,
 /// `switch`; `reader`, `reader_pid`.
 struct SlowReader;
 
@@ -193,7 +191,7 @@ impl Fault for SlowReader {
         let buffer = ctx.text("receive_buffer")?;
         let mut spawn = if ctx.text("reader_language")? == "python" {
             let words = [&address, &number, "16384", &buffer, &switch];
-            workload_file(ctx, "slow_read.py", &words)?
+            load_file(ctx, "slow_read.py", &words)?
         } else {
             let mut spawn = load(ctx, &["tcp-sink", &format!("{address}:{port}")]);
             let more = ["--read-bytes", "16384", "--switch", &switch];
@@ -223,9 +221,9 @@ impl Fault for SlowReader {
     }
 }
 
-/// The server of the workload's questions accepts nothing, or answers slowly.
+/// The server of the load's questions accepts nothing, or answers slowly.
 ///
-/// Parameters: `backlog`; `answer_ms`; `multipath`, 1 if it listens by MPTCP. The workload is `tcp-client {far_ip}:{port}` in `{near_ns}`.
+/// Parameters: `backlog`; `answer_ms`; `multipath`, 1 if it listens by MPTCP. The load is `tcp-client {far_ip}:{port}` in `{near_ns}`.
 /// Variables: of [`pair`]; `port`, `switch`; `server`, `server_pid`.
 struct Listener(&'static str);
 
@@ -276,9 +274,9 @@ impl Fault for Listener {
     }
 }
 
-/// A flood fills the receive buffer of the server that the workload asks: packets are dropped there.
+/// A flood fills the receive buffer of the server that the load asks: packets are dropped there.
 ///
-/// Parameters: `flood_per_second`. The workload is `udp-ping {far_ip}:{port}` in `{near_ns}`. The
+/// Parameters: `flood_per_second`. The load is `udp-ping {far_ip}:{port}` in `{near_ns}`. The
 /// server takes a millisecond for each packet, with or without the flood. Variables: of [`pair`];
 /// `port`, `switch`; `server`, `server_pid`; `flood`, `flood_pid`.
 struct Flood;
@@ -325,7 +323,7 @@ impl Fault for Flood {
 }
 
 /// Packets come in faster than one CPU handles them along with its work: all of an interface are handled on the CPU that the
-/// workload is bound to, while their sender has another.
+/// load is bound to, while their sender has another.
 ///
 /// Parameters: `packets_per_second`. Variables: of [`pair`]; `bound_group`, `sender_group`, `packets_cpu`, `sender_pid`.
 struct Packets;

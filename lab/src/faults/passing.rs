@@ -3,7 +3,7 @@
 //! The senders are processes of this host in the end, as all that the lab makes; but their sockets are not connected, so a packet that
 //! comes from another namespace says its addresses alone. The proof is the queue's own backlog.
 
-use super::stage::{load, netns, pair, start, wait_bound, workload_file};
+use super::stage::{load, load_file, netns, pair, start, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::Result;
@@ -13,7 +13,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[&Passing];
 
 /// A bulk flow that passes through a router fills the queue of its shaped interface, before other packets that pass there.
 ///
-/// Parameters: `rate_mbit`, `queue_packets`. The workload is `icmp_ping.py {far_ip} ...` in `{side_ns}`, behind the router `{near_ns}`.
+/// Parameters: `rate_mbit`, `queue_packets`. The load is `icmp_ping.py {far_ip} ...` in `{side_ns}`, behind the router `{near_ns}`.
 /// Variables: of [`pair`]; `side_ns`, `side_ip`, `port`, `bulk_port`.
 struct Passing;
 
@@ -47,7 +47,7 @@ impl Fault for Passing {
         let forward = "echo 1 >/proc/sys/net/ipv4/ip_forward";
         ctx.tool("ip", &["netns", "exec", &near, "sh", "-c", forward])?;
         let rate = format!("{}mbit", ctx.text("rate_mbit")?);
-        // Room for a small packet beside whole frames, or the workload would only see losses.
+        // Room for a small packet beside whole frames, or the load would only see losses.
         let limit = format!("{}", ctx.number("queue_packets")? * FRAME + 700.0);
         let tbf = ["tbf", "rate", &rate, "burst", "1600", "limit", &limit];
         let add = ["-n", &near, "qdisc", "add", "dev", &near_if, "root"];
@@ -69,7 +69,7 @@ impl Fault for Passing {
         let rate = ctx.number("rate_mbit")? * 1e6 / 8.0 / FRAME * 1.4;
         let (from, to, port) = (ctx.text("bulk_port")?, ctx.text("far_ip")?, ctx.text("port")?);
         let words = [&*from, &*to, &*port, "1472", &format!("{rate:.1}")];
-        let mut bulk = workload_file(ctx, "udp_scatter.py", &words)?;
+        let mut bulk = load_file(ctx, "udp_scatter.py", &words)?;
         bulk.netns = Some(ctx.text("side_ns")?);
         let mut guards = Guards::new();
         guards.push(start(ctx, "bulk", &bulk)?.guard);

@@ -14,7 +14,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[&BadLine];
 
 /// The line between `{near_ns}` and `{far_ns}` becomes bad.
 ///
-/// Parameters: `badness` (words of the load `link`, with variables). The workload talks to
+/// Parameters: `badness` (words of the load `link`, with variables). The load talks to
 /// `{far_ip}:{port}`, where a `tcp-sink` listens, or a `tcp-server` at `{ask_port}`. Variables:
 /// `near_ns`, `near_if`, `near_ip` and `far_*`; `switch`, `port`, `ask_port`.
 struct BadLine;

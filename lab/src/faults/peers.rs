@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost];
 
-/// The server that the workload asks reads its socket no more, whose buffer fills with what others send all the time.
+/// The server that the load asks reads its socket no more, whose buffer fills with what others send all the time.
 ///
-/// Parameters: `others_per_second`. The workload is `udp-ping {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
+/// Parameters: `others_per_second`. The load is `udp-ping {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
 /// `port`, `switch`; `server`, `server_pid`; `others`, `others_pid`.
 struct DeafServer;
 
@@ -60,9 +60,9 @@ impl Fault for DeafServer {
     }
 }
 
-/// The workload's peer is on another host (at the end of a wire, without a socket on this one), and takes its time.
+/// The load's peer is on another host (at the end of a wire, without a socket on this one), and takes its time.
 ///
-/// Parameters: `answer_ms`. The workload is `tcp-client {peer_ip}:{port} --keep` in `{near_ns}`. Variables: of [`pair`];
+/// Parameters: `answer_ms`. The load is `tcp-client {peer_ip}:{port} --keep` in `{near_ns}`. Variables: of [`pair`];
 /// `peer_ip`, `port`, `switch`; `peer`, `peer_pid` (the process that plays the other host).
 struct FarHost;
 
@@ -92,9 +92,9 @@ impl Fault for FarHost {
     }
 }
 
-/// The host at the other end of the workload's wire is gone, or the gateway to it: nobody answers for its address any more.
+/// The host at the other end of the load's wire is gone, or the gateway to it: nobody answers for its address any more.
 ///
-/// Parameters: `hop` (`link`, `gateway`). The workload is `tcp-client {peer_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
+/// Parameters: `hop` (`link`, `gateway`). The load is `tcp-client {peer_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
 /// `peer_ip`, `port`, `neighbour` (the address that nobody answers for); `peer`, `peer_pid` (the process that plays the host).
 struct GoneHost;
 

@@ -1,9 +1,9 @@
-//! process.*: somebody else's process stands still, and the workload waits for it.
+//! process.*: somebody else's process stands still, and the load waits for it.
 //!
 //! A stopped reader of a pipe, a terminal that nobody reads, a stopped, traced or frozen server.
 //! The proof is the state of the one and the wait channel of the other.
 
-use super::stage::{children, load, name_switch, start, stop, switch_on, workload_file};
+use super::stage::{children, load, load_file, name_switch, start, stop, switch_on};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::{Guards, Undo};
@@ -23,7 +23,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[
     &Server("process.slow_server"),
 ];
 
-/// The reader of a FIFO that the workload writes to (`{fifo}`) stops, or reads slowly.
+/// The reader of a FIFO that the load writes to (`{fifo}`) stops, or reads slowly.
 ///
 /// Parameters: `reader_language` (rust, python), `how` (stop, or milliseconds between two reads of
 /// 4 KiB). Variables: `fifo`, `switch`; `reader`, `reader_pid`.
@@ -42,7 +42,7 @@ impl Fault for PipeReader {
         let switch = name_switch(ctx)?.to_string_lossy().into_owned();
         let fifo = fifo.to_string_lossy().into_owned();
         let spawn = if ctx.text("reader_language")? == "python" {
-            workload_file(ctx, "collect.py", &[&fifo, &switch])?
+            load_file(ctx, "collect.py", &[&fifo, &switch])?
         } else {
             load(ctx, &["pipe-reader", &fifo, "--switch", &switch])
         };
@@ -67,7 +67,7 @@ impl Fault for PipeReader {
     }
 }
 
-/// The child that the workload (`log_child.py ... CHILD`) logs to is stopped.
+/// The child that the load (`log_child.py ... CHILD`) logs to is stopped.
 ///
 /// Variables: `reader`, `reader_pid`.
 struct PipeChild;
@@ -83,7 +83,7 @@ impl Fault for PipeChild {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let victim = ctx.number("victim_pid")? as i32;
-        let child = *children(victim).first().context("the workload has no child")?;
+        let child = *children(victim).first().context("the load has no child")?;
         ctx.set("reader_pid", child);
         ctx.set("reader", procfs::comm(child));
         let mut guards = Guards::new();
@@ -97,7 +97,7 @@ impl Fault for PipeChild {
     }
 }
 
-/// The terminal that the workload writes to (`{tty}`) takes no more.
+/// The terminal that the load writes to (`{tty}`) takes no more.
 ///
 /// Parameters: `how` (unread, ctrl-s). Variables: `tty`, `tty_name`, `switch`; `screen`,
 /// `screen_pid` (who holds the master).
@@ -134,7 +134,7 @@ impl Fault for Terminal {
     }
 }
 
-/// The server behind the unix socket that the workload asks (`{socket}`) is stopped, traced, frozen
+/// The server behind the unix socket that the load asks (`{socket}`) is stopped, traced, frozen
 /// or slow.
 ///
 /// Parameters: `answer_ms` (slow). Variables: `socket`, `switch`, `freezer_group`,

@@ -1,9 +1,9 @@
 //! net.proxy_limit: a proxy may ask its upstream only so much at a time, and keeps the other questions itself.
 //!
-//! The proof is the number of its connections there, in the kernel's table, once the workload gets less done.
-//! Edit together: lab/workloads/proxy.py.
+//! The proof is the number of its connections there, in the kernel's table, once the load gets less done.
+//! Edit together: lab/load/proxy.py.
 
-use super::stage::{load, name_switch, start, switch_on, wait_bound, workload_file};
+use super::stage::{load, load_file, name_switch, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::Result;
@@ -14,7 +14,7 @@ pub(super) const FAULTS: &[&dyn Fault] = &[&Limit];
 
 /// The pool of a proxy becomes smaller than what its clients ask at a time.
 ///
-/// Parameters: `answer_ms` (what the upstream takes for each answer), `limit`. The workload is `tcp-client 127.0.0.1:{port} --keep` with
+/// Parameters: `answer_ms` (what the upstream takes for each answer), `limit`. The load is `tcp-client 127.0.0.1:{port} --keep` with
 /// many threads. Variables: `port`, `upstream_port`, `switch`; `proxy`, `proxy_pid`; `server`, `server_pid`.
 struct Limit;
 
@@ -38,7 +38,7 @@ impl Fault for Limit {
         wait_bound(ctx, server.pid, "tcp", upstream)?;
         let switch = name_switch(ctx)?.to_string_lossy().into_owned();
         let words = [&port.to_string(), &upstream.to_string(), &switch];
-        let spawn = workload_file(ctx, "proxy.py", &words.map(String::as_str))?;
+        let spawn = load_file(ctx, "proxy.py", &words.map(String::as_str))?;
         let proxy = start(ctx, "proxy", &spawn)?;
         guards.push(proxy.guard);
         wait_bound(ctx, proxy.pid, "tcp", port)?;

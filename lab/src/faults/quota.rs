@@ -1,6 +1,6 @@
 //! cpu.quota: a cgroup with a CPU bandwidth limit (v1 `cpu.cfs_quota_us`, `cpu.cfs_period_us`).
 //!
-//! The quota is set on a group that the lab made, with the workload inside; the healthy twin runs in the
+//! The quota is set on a group that the lab made, with the load inside; the healthy twin runs in the
 //! same group without the limit, so that the group itself is not what differs.
 
 use crate::fault::{Ctx, Fault, Injected};

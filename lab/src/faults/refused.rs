@@ -1,11 +1,11 @@
 //! Calls that are refused, and programs that sleep before they try again: locks, processes, descriptors, connections, rights.
 //!
 //! The kernel makes nobody wait here, so the proof is what refuses: the lock table, the group's count of refusals, the limit
-//! of the process, the port that nobody listens on, the mount's own options, the mode of the folder. Edit together: lab/workloads (poll_lock.py, fork_retry.py,
+//! of the process, the port that nobody listens on, the mount's own options, the mode of the folder. Edit together: lab/load (poll_lock.py, fork_retry.py,
 //! open_retry.py, connect_retry.py, write_retry.py, listen.py).
 
 use super::lock::Holder;
-use super::stage::{name_switch, start, switch_on, wait_bound, workload_file};
+use super::stage::{load_file, name_switch, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Polled, &Processes, &Descriptors, &Listener, &ReadOnly];
 
-/// Another process holds a file lock that the workload only tries.
+/// Another process holds a file lock that the load only tries.
 ///
 /// Parameters and variables: as of `lock.file_holder`.
 struct Polled;
@@ -41,7 +41,7 @@ impl Fault for Polled {
     }
 }
 
-/// The workload's group may have fewer processes than the workload wants at a time.
+/// The load's group may have fewer processes than the load wants at a time.
 ///
 /// Parameters: `limit`. Variables: `pids_group`, `pids_group_name`.
 struct Processes;
@@ -82,7 +82,7 @@ fn refused(group: &Path) -> Result<u64> {
     line.context("pids.events has no max")?.trim().parse().context("pids.events")
 }
 
-/// The workload may have fewer descriptors than it wants at a time.
+/// The load may have fewer descriptors than it wants at a time.
 ///
 /// Parameters: `limit`.
 struct Descriptors;
@@ -110,7 +110,7 @@ impl Fault for Descriptors {
     }
 }
 
-/// The server that the workload connects to has closed its port.
+/// The server that the load connects to has closed its port.
 ///
 /// Variables: `port`, `switch`; `server`, `server_pid`.
 struct Listener;
@@ -124,7 +124,7 @@ impl Fault for Listener {
         let switch = name_switch(ctx)?.to_string_lossy().into_owned();
         let port = 20_000 + ctx.draw.index(10_000);
         ctx.set("port", port);
-        let spawn = workload_file(ctx, "listen.py", &[&port.to_string(), &switch])?;
+        let spawn = load_file(ctx, "listen.py", &[&port.to_string(), &switch])?;
         let server = start(ctx, "server", &spawn)?;
         let pid = server.pid;
         let mut guards = Guards::new();
@@ -151,7 +151,7 @@ impl Fault for Listener {
     }
 }
 
-/// The file system that the workload makes its files in is mounted read-only.
+/// The file system that the load makes its files in is mounted read-only.
 ///
 /// Variables: `dir`, `report` (what it makes there).
 struct ReadOnly;

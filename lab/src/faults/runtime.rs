@@ -1,6 +1,6 @@
 //! process.gc: the heap of a virtual machine is nearly full.
 //!
-//! The fault is a switch of the workload itself, which keeps as much as it says; the same program with the same heap is the
+//! The fault is a switch of the load itself, which keeps as much as it says; the same program with the same heap is the
 //! healthy twin. The proof is the machine's own figure: seconds that it has spent on collections (jstat).
 
 use super::stage::{name_switch, switch_on};
@@ -11,12 +11,12 @@ use anyhow::{Context, Result};
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Heap];
 
-/// The workload (`Garbage.java {switch}`) keeps nearly as much as its heap holds.
+/// The load (`Garbage.java {switch}`) keeps nearly as much as its heap holds.
 ///
 /// Parameters: `keep_mb`. Variables: `switch`.
 struct Heap;
 
-/// Seconds that the workload's machine has spent on collections.
+/// Seconds that the load's machine has spent on collections.
 fn collecting_seconds(ctx: &mut Ctx) -> Result<f64> {
     let pid = ctx.text("victim_pid")?;
     let table = ctx.tool("jstat", &["-gcutil", &pid])?;

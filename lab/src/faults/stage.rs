@@ -20,10 +20,10 @@ pub fn load(ctx: &mut Ctx, arguments: &[&str]) -> Spawn {
     Spawn { name: ctx.draw.name(), arguments: words(arguments), ..Spawn::default() }
 }
 
-/// A file of `lab/workloads` as a program under a drawn name: a C source is compiled, a script is
+/// A file of `lab/load` as a program under a drawn name: a C source is compiled, a script is
 /// run by its path (comm is its own name) or, half of the time, by its interpreter.
-pub fn workload_file(ctx: &mut Ctx, file: &str, arguments: &[&str]) -> Result<Spawn> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads").join(file);
+pub fn load_file(ctx: &mut Ctx, file: &str, arguments: &[&str]) -> Result<Spawn> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("load").join(file);
     let program = ctx.directory("bin")?.join(ctx.draw.name());
     let mut spawn = Spawn { arguments: words(arguments), ..Spawn::default() };
     if file.ends_with(".c") {

@@ -4,7 +4,7 @@
 //! Only processes that the lab started are held, and a frozen group is thawed before anything in it is
 //! ended: a frozen process does not take its signal.
 
-use super::stage::{children, name_switch, start, switch_on, workload_file};
+use super::stage::{children, load_file, name_switch, start, switch_on};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::{Guards, Undo};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored, &Zombie];
 
-/// process.stopped: SIGSTOP to the workload.
+/// process.stopped: SIGSTOP to the load.
 struct Stopped;
 
 impl Fault for Stopped {
@@ -32,7 +32,7 @@ impl Fault for Stopped {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
-        let start_time = procfs::start_time(pid).context("the workload has ended")?;
+        let start_time = procfs::start_time(pid).context("the load has ended")?;
         let mut guards = Guards::new();
         guards.push(ctx.journal.guard(Undo::Continue { pid, start_time })?);
         procfs::signal(pid, Signal::SIGSTOP);
@@ -44,7 +44,7 @@ impl Fault for Stopped {
     }
 }
 
-/// process.frozen: the workload's freezer group is frozen.
+/// process.frozen: the load's freezer group is frozen.
 /// Variables: `freezer_group`, `freezer_group_name`.
 struct Frozen;
 
@@ -76,7 +76,7 @@ impl Fault for Frozen {
     }
 }
 
-/// process.signal_ignored: what the workload asks to end by SIGTERM does not honour it. It takes `{switch}`. Parameter: `how`, the
+/// process.signal_ignored: what the load asks to end by SIGTERM does not honour it. It takes `{switch}`. Parameter: `how`, the
 /// words of the switch. Variables: `switch`.
 struct Ignored;
 
@@ -96,7 +96,7 @@ impl Fault for Ignored {
         Ok(guards.into())
     }
 
-    /// Something that the workload began lives for longer than it lets anything live.
+    /// Something that the load began lives for longer than it lets anything live.
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let victim: i32 = ctx.text("victim_pid")?.parse()?;
         let begun = || -> BTreeSet<i32> {
@@ -125,7 +125,7 @@ impl Fault for Zombie {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let file = ctx.directory("run")?.join(ctx.draw.name());
-        let spawn = workload_file(ctx, "unreaped.py", &[&file.display().to_string()])?;
+        let spawn = load_file(ctx, "unreaped.py", &[&file.display().to_string()])?;
         let mut guards = Guards::new();
         guards.push(start(ctx, "parent", &spawn)?.guard);
         ctx.wait_for("child", Duration::from_secs(10), || file.exists())?;

@@ -1,64 +1,68 @@
-//! Workloads: what a server, a job or a daemon does, in miniature, counting what it gets done.
+//! Loads: every program that the lab starts to do something on the host.
 //!
-//! One program of many kinds, so that it is built once; it is run under names that the seed draws.
-//! A kind must know nothing of faults: the same words are run with and without one.
-//! A new kind is a function in a file of its own and a line in [`all`].
+//! One notion. A load is the victim whose figure is measured, the culprit that holds it up, the far end of a wire, or a harmless
+//! neighbour: which of them it is, is the scenario's affair (`faults/`, `distractor.rs`, `dying/`), and a load must know
+//! nothing of it: the same words are run with and without a fault. Those in Rust are kinds of one program, so that it is
+//! built once; it is run under names that the seed draws. Those in C, Python, shell, Go and Java are files of `lab/load`, for
+//! names, call stacks, lock implementations and runtimes must differ from scenario to scenario. Rejected: a shared library of
+//! helpers for all languages, for it would give all of them one call stack.
+//!
+//! | here | what it is |
+//! | --- | --- |
+//! | `main.rs` | the program `holdup-lab-load` |
+//! | `kinds/` | what it can be, by what each needs: CPU, files, sockets, locks |
+//! | `started.rs` | a load as a process of a trial, in whatever language |
+//! | `figure.rs` | how much it got done |
+//! | `switch.rs` | how the lab makes a load go wrong without starting it anew, and what it writes down of delays |
+//!
+//! A new kind is a function or an argument type in a file of `kinds/`, and a line in that file's `LOADS`.
 
-pub mod cpu;
-pub mod disk;
-pub mod kernel;
-pub mod links;
-pub mod memory;
-pub mod service;
-pub mod slow;
-pub mod spawn;
+pub mod figure;
+pub mod kinds;
+pub mod started;
+pub mod switch;
+
+pub use figure::Figure;
+pub use kinds::{dns, slow};
+pub use started::{Running, command, start, start_with};
+pub use switch::{Delays, Switch, now};
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A kind of workload.
-pub type Load = fn(&Options) -> Result<()>;
-
-/// The kinds of each file.
-fn all() -> impl Iterator<Item = &'static (&'static str, Load)> {
-    [
-        cpu::LOADS,
-        disk::LOADS,
-        kernel::LOADS,
-        links::LOADS,
-        memory::LOADS,
-        service::LOADS,
-        slow::LOADS,
-        spawn::LOADS,
-    ]
-    .into_iter()
-    .flatten()
+/// How a kind reads its words and runs, until its work is done or the process is ended.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// `--key value` pairs, all of which may be left out.
+    Pairs(fn(&Options) -> Result<()>),
+    /// Whatever clap can read: switches, lists, a command to become.
+    Words(fn(&[String]) -> Result<()>),
 }
 
 /// The kind of that name.
 pub fn find(kind: &str) -> Option<Load> {
-    all().find(|(name, _)| *name == kind).map(|(_, load)| *load)
+    kinds::all().find(|(name, _)| *name == kind).map(|(_, load)| *load)
 }
 
 /// All names.
 pub fn names() -> Vec<&'static str> {
-    all().map(|(name, _)| *name).collect()
+    kinds::all().map(|(name, _)| *name).collect()
 }
 
-/// There is a kind of that name, here or among [`crate::loads`].
-pub fn knows(kind: &str) -> bool {
-    find(kind).is_some() || crate::loads::knows(kind)
-}
-
-/// Runs `KIND [--key value]...`, or a kind of [`crate::loads`] with its own arguments.
+/// Runs `KIND ARGUMENT...`.
 pub fn run(words: &[String]) -> Result<()> {
     let (kind, rest) = words.split_first().context("which kind?")?;
-    match find(kind) {
-        Some(load) => load(&Options::read(rest)?),
-        None => crate::loads::run(words),
+    match find(kind).with_context(|| format!("no kind of load is named {kind}"))? {
+        Load::Pairs(load) => load(&Options::read(rest)?),
+        Load::Words(load) => load(rest),
     }
+}
+
+/// Words read by clap, into the argument type of a kind.
+fn read<T: clap::Args>(words: &[String]) -> Result<T> {
+    let command = T::augment_args(clap::Command::new("holdup-lab-load").no_binary_name(true));
+    Ok(T::from_arg_matches(&command.try_get_matches_from(words)?)?)
 }
 
 /// `--key value` pairs.
@@ -97,52 +101,6 @@ impl Options {
     }
 }
 
-/// The counter that the lab reads; see `workload.rs` for the file.
-#[derive(Clone, Copy)]
-pub struct Figure(&'static AtomicU64);
-
-impl Figure {
-    /// Maps the file that the environment names; without one it counts for nobody.
-    pub fn open() -> Result<Self> {
-        let Some(path) = std::env::var_os("FIGURE") else {
-            return Ok(Self(Box::leak(Box::new(AtomicU64::new(0)))));
-        };
-        let mut head = crate::workload::MAGIC.to_vec();
-        head.extend([0; 8]);
-        std::fs::write(&path, &head)?;
-        let file = std::fs::File::options().read(true).write(true).open(&path)?;
-        // SAFETY: a new shared mapping of the 16 bytes just written, never unmapped; the counter
-        // is at offset 8 and so aligned, and every process that maps it uses it atomically.
-        let counter = unsafe {
-            use std::os::fd::AsRawFd;
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let map = libc::mmap(
-                std::ptr::null_mut(),
-                16,
-                protection,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            );
-            if map == libc::MAP_FAILED {
-                return Err(std::io::Error::last_os_error()).context("map the figure");
-            }
-            &*map.cast::<u8>().add(8).cast::<AtomicU64>()
-        };
-        Ok(Self(counter))
-    }
-
-    /// One more operation done.
-    pub fn count(self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Operations done.
-    pub fn done(self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Spends CPU time in user mode.
 pub fn burn(time: Duration) {
     let begin = Instant::now();
@@ -152,5 +110,26 @@ pub fn burn(time: Duration) {
             value =
                 std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_is_found_by_it() {
+        let names = names();
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        assert!(names.iter().all(|name| find(name).is_some()) && find("hog").is_some());
+    }
+
+    #[test]
+    fn words_that_a_kind_does_not_know_are_refused() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        assert!(run(&words("compute --threads")).is_err());
+        assert!(run(&words("hog --no-such 1")).is_err());
+        assert!(run(&words("nothing")).is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! Is the printed way out one? It is run while the fault stands, and the workload is asked.
+//! Is the printed way out one? It is run while the fault stands, and the load is asked.
 //!
 //! The first command of the right finding that changes something is run as root by a shell under a
-//! timeout; half of the workload's loss must come back. Then its own undo is run, and what it touched must
+//! timeout; half of the load's loss must come back. Then its own undo is run, and what it touched must
 //! read as before. What may be touched is decided in [`plan`]. Whatever is written is journalled first, so
 //! that a lab that is killed in between leaves nothing. Rejected: trying the second command when the first
 //! does not help (the reader is told the first).
@@ -29,7 +29,7 @@ pub const ENOUGH: f64 = 0.5;
 /// How long a command may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Variables that a workload is started with.
+/// Variables that a load is started with.
 pub type Variables = Vec<(String, String)>;
 
 /// The command of a finding that is tried.
@@ -39,7 +39,7 @@ pub struct Chosen {
     undo: String,
     /// What it changes; nothing if it holds only for what is started anew.
     touched: Vec<Touch>,
-    /// What the workload is then started anew with.
+    /// What the load is then started anew with.
     variables: Variables,
 }
 
@@ -69,7 +69,7 @@ pub fn choose(finding: &Finding) -> Result<Chosen, Tried> {
 }
 
 /// Gives the share of the loss that has come back, if a figure tells, and a note.
-/// The workload is started anew if variables are given.
+/// The load is started anew if variables are given.
 pub type Measure<'a> = &'a mut dyn FnMut(&mut Ctx, &Variables) -> Result<(Option<f64>, String)>;
 
 /// Runs the way out of a finding while the fault stands. `measure` is called

@@ -303,7 +303,7 @@ fn rows_of_the_run(trials: &[&Trial]) -> Vec<Row> {
             format!("{equal} of {}", replays.len()),
         ),
         row(
-            "workload slower while watched, median",
+            "load slower while watched, median",
             percent(median(&mut costs)),
             format!("{} runs", costs.len()),
         ),

@@ -25,7 +25,7 @@ pub struct Plan {
     pub folder: PathBuf,
     /// holdup, linked statically.
     pub holdup: PathBuf,
-    /// The workloads (`holdup-lab-load`), linked statically.
+    /// The loads (`holdup-lab-load`), linked statically.
     pub load: PathBuf,
     /// Only these kernels, by the names of lab/vm/images; all if empty.
     pub kernels: Vec<String>,

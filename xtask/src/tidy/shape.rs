@@ -3,7 +3,7 @@
 //! Lengths are limits on what a reader has to hold in mind, not a style; an exception says why, in
 //! words, after the marker: `LONG FILE: reason` within the opening theory, `LONG FUNCTION: reason`
 //! in the comment above. Python is held to them in the field corpus and the browser's tests, which are code that is read, and not in the lab's
-//! workloads, which are a few lines each. C functions are found by their braces in the first column, as the kernel's
+//! loads, which are a few lines each. C functions are found by their braces in the first column, as the kernel's
 //! style writes them; Rust functions by syntax (`rust.rs`).
 
 use super::Breach;
@@ -193,7 +193,7 @@ mod tests {
             ("lab/field/a.py", good),
             ("lab/field/b.py", bad),
             ("lab/field/c.py", "import os\n"),
-            ("lab/workloads/d.py", bad),
+            ("lab/load/d.py", bad),
         ]);
         let paths: Vec<_> = opens_with_its_theory(&tree).into_iter().map(|b| b.path).collect();
         assert_eq!(paths, ["lab/field/b.py", "lab/field/c.py"]);
