@@ -10,7 +10,9 @@ use holdup_lab::judgement::ends;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
 use holdup_lab::trial::Trial;
-use holdup_lab::{baseline, brief, distractor, document, dying, faults, load, say, score, undo, vm, warn};
+use holdup_lab::{
+    baseline, brief, distractor, document, dying, faults, load, say, score, undo, vm, warn,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};

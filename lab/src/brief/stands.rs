@@ -1,4 +1,4 @@
-//! Where brief faults are made: the stage and the workload of a scenario, which stand all the time, and its fault, which stands for
+//! Where brief faults are made: the stage and the load of a scenario, which stand all the time, and its fault, which stands for
 //! a moment.
 //!
 //! The kinds are those of which somebody who comes later finds no trace: locks, a quota, a name server, a full pipe, a frozen file
@@ -8,11 +8,11 @@ use super::{Made, Plan, now_unix_ns};
 use crate::fault::{Ctx, Fault, Spawn};
 use crate::faults;
 use crate::judgement::Truth;
+use crate::load::started::{self, Running};
 use crate::procfs;
 use crate::scenario::{Scenario, TruthSpec, Variables};
 use crate::seeded_draw::Draw;
 use crate::undo::Guards;
-use crate::workload::{self, Running};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::sync::Arc;
@@ -49,10 +49,10 @@ const QUOTA: &str = "cpu-quota";
 /// in which it begins.
 const WANTED: f64 = 2.5;
 
-/// How long a workload may take to do something, and a fault to show.
+/// How long a load may take to do something, and a fault to show.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A stage with its workload, on which a fault may be made.
+/// A stage with its load, on which a fault may be made.
 pub(super) struct Stand {
     scenario: Scenario,
     fault: Option<&'static dyn Fault>,
@@ -71,7 +71,7 @@ impl Stand {
         let name = draw.name();
         let scratch = parent.scratch.join(&name);
         std::fs::create_dir_all(&scratch)?;
-        let more = [("seed", seed.to_string()), ("workload_name", name)];
+        let more = [("seed", seed.to_string()), ("load_name", name)];
         variables.extend(more.map(|(k, v)| (k.to_string(), v)));
         variables.insert("scratch".into(), scratch.to_string_lossy().into_owned());
         let mut ctx = Ctx {
@@ -86,14 +86,14 @@ impl Stand {
             Some(name) => Some(faults::find(name).with_context(|| format!("no fault {name}"))?),
             None => None,
         };
-        let mut spec = scenario.workload[ctx.draw.index(scenario.workload.len())].clone();
+        let mut spec = scenario.load[ctx.draw.index(scenario.load.len())].clone();
         let mut stage = fault.map_or_else(|| Ok(Guards::new()), |fault| fault.set_up(&mut ctx))?;
         if let (QUOTA, Some(fault)) = (scenario.name.as_str(), fault) {
             stage.append(fault.inject(&mut ctx)?.guards);
             spec.kind = "daemon".into();
             spec.arguments.clear();
         }
-        let running = workload::start(&mut ctx, &spec)?;
+        let running = started::start(&mut ctx, &spec)?;
         running.wait_ready(&ctx, PATIENCE)?;
         Ok(Self { scenario, fault, ctx, _running: running, _stage: stage })
     }
