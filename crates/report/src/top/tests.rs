@@ -147,7 +147,7 @@ fn every_view_of_every_kind_of_answer_fits_every_screen() {
 }
 
 #[test]
-fn without_colour_no_cell_has_one_and_everything_is_still_told_apart() {
+fn without_colour_no_cell_has_one_and_everything_is_still_reported_apart() {
     let mut state = live([made("idle_host_note"), made("several"), made("works_host")]);
     let shown = show(&mut state, (80, 24), false);
     let cells = shown.terminal.backend().buffer();
