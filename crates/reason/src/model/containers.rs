@@ -45,6 +45,8 @@ pub struct Workload {
 pub struct CgroupEnds {
     /// When the first was read.
     pub at_ns: Ns,
+    /// That was as the window was opened: of a look that goes on this takes a moment, and the window began before it.
+    pub is_of_opening: bool,
     /// The first reading.
     pub first: CgroupSample,
     last: Option<Box<CgroupSample>>,
@@ -70,9 +72,16 @@ pub struct Containers {
     pub(crate) samples: Series<ContainerSample>,
     /// Whose groups are.
     index: GroupIndex,
+    /// All that was read as the window was opened is in.
+    has_begun: bool,
 }
 
 impl Containers {
+    /// All that was read as the window was opened is in: what comes now was found later.
+    pub(super) fn begin(&mut self) {
+        self.has_begun = true;
+    }
+
     /// A cgroup's counters at both ends.
     pub fn ends(&self, group: &Cgroup) -> Option<&CgroupEnds> {
         let key = (group.path.clone(), group.controllers.clone());
@@ -202,7 +211,9 @@ impl Push<CgroupSample> for Containers {
         let key = (std::mem::take(&mut sample.path), std::mem::take(&mut sample.controllers));
         match self.counters.entry(key) {
             Entry::Vacant(place) => {
-                place.insert(Box::new(CgroupEnds { at_ns, first: sample, last: None }));
+                let is_of_opening = !self.has_begun;
+                let ends = CgroupEnds { at_ns, is_of_opening, first: sample, last: None };
+                place.insert(Box::new(ends));
             }
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();

@@ -86,6 +86,7 @@ impl Model {
             Body::Target(it) => self.look.push(at, it),
             Body::WindowBegin(it) => {
                 self.threads.begin(at);
+                self.containers.begin();
                 self.look.push(at, it);
             }
             Body::WindowEnd(it) => self.look.push(at, it),
