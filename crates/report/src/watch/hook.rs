@@ -58,6 +58,14 @@ impl Hook {
     }
 }
 
+/// Runs it once with a line, and waits for it; nothing if there are no words.
+pub(crate) fn run(words: &[String], line: String) -> Result<(), String> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
+    wait(command, line).map_err(|why| format!("the hook {program} {why}"))
+}
+
 fn wait(mut command: Command, line: String) -> Result<(), String> {
     let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
     let input = child.stdin.take();

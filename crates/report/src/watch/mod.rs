@@ -10,7 +10,7 @@
 
 mod alive;
 pub(crate) mod check;
-mod hook;
+pub(crate) mod hook;
 mod pace;
 mod recorder;
 pub(crate) mod ring;
