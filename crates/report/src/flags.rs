@@ -16,10 +16,11 @@ use crate::failure::Failure;
 use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
 use crate::top;
+use crate::wait;
 use crate::watch::Named;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use holdup_reason::answer::SCHEMA;
 use std::ffi::OsString;
@@ -231,6 +232,50 @@ impl TopFlags {
     }
 }
 
+const WAIT_EXAMPLES: &str = "\
+Examples:
+  holdup wait -p 812                                   says when process 812 has ended
+  holdup wait --file /var/log/app.log --contains ready
+  holdup wait --why 10m -- make -j4                    after 10 min without an end, why
+
+The exit status is 0 once it is done, of a command its own. docs/wait.md.";
+
+/// What to wait for.
+#[derive(Debug, Default, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["pid", "file", "command"])))]
+struct WaitFlags {
+    /// Wait for the end of a process
+    #[arg(short, long, value_name = "PID", value_parser = process_id)]
+    pid: Option<u32>,
+    /// Wait until a file is there
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// Wait until the file has this text in it
+    #[arg(long, value_name = "TEXT", requires = "file", conflicts_with_all = ["pid", "command"])]
+    contains: Option<String>,
+    /// If it is not done after this time, look and say why
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    why: Option<Duration>,
+    /// Start this program with the news as a line of JSON on its standard input
+    #[arg(long, value_name = "PROGRAM")]
+    hook: Option<String>,
+    /// A command to run and wait for
+    #[arg(value_name = "CMD", last = true)]
+    command: Vec<OsString>,
+}
+
+impl WaitFlags {
+    fn task(self) -> Task {
+        let Self { pid, file, contains, why, hook, command } = self;
+        let what = match (pid, file) {
+            (Some(pid), _) => wait::What::Process(pid),
+            (None, Some(path)) => wait::What::File { path, contains },
+            (None, None) => wait::What::Command(command),
+        };
+        Task::Wait(wait::Wanted { what, why, hook: hook.into_iter().collect() })
+    }
+}
+
 /// Where whoever watches writes.
 #[derive(Debug, Default, Args)]
 struct StateFlag {
@@ -401,6 +446,12 @@ enum Command {
         #[command(flatten)]
         flags: TopFlags,
     },
+    /// Say when a process, a file or a command is done; and if it is not done by then, why
+    #[command(after_help = WAIT_EXAMPLES)]
+    Wait {
+        #[command(flatten)]
+        flags: WaitFlags,
+    },
     /// Answer an agent's questions on standard input and output (Model Context Protocol); reads only
     #[command(after_help = "An agent starts it: docs/agents.md says how, and when to look.")]
     Mcp,
@@ -552,6 +603,10 @@ impl Cli {
             Command::Top { flags } => {
                 outer.refuse("top", true, false)?;
                 Job { task: flags.task(outer.from), answer: Answer::default() }
+            }
+            Command::Wait { flags } => {
+                outer.refuse("wait", true, true)?;
+                Job { task: flags.task(), answer: Answer::default() }
             }
             Command::Mcp => {
                 outer.refuse("mcp", true, true)?;

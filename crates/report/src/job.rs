@@ -8,6 +8,7 @@
 use crate::diff::Sides;
 use crate::export::{Format, Wanted};
 use crate::top;
+use crate::wait;
 use crate::watch::Named;
 use clap_complete::Shell;
 /// At whom to look: the probe decides what follows from it.
@@ -91,6 +92,8 @@ pub(crate) enum Task {
     },
     /// Show a look that goes on, or the past, on a terminal.
     Top(top::Wanted),
+    /// Say when something is done, and why it is not.
+    Wait(wait::Wanted),
     /// Answer an agent's questions on standard input and output.
     Mcp,
     /// Print the facts of a recording.

@@ -21,6 +21,7 @@ mod signals;
 mod slow_start;
 mod text;
 mod top;
+mod wait;
 mod watch;
 
 use failure::Failure;
@@ -110,6 +111,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
             Ok(0)
         }
         Task::Top(wanted) => top::run(wanted),
+        Task::Wait(wanted) => wait::run(&wanted),
         Task::Mcp => mcp::serve().map(|()| 0),
         Task::Diff(sides) => compare(&sides, &answer),
         Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),

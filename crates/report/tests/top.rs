@@ -115,30 +115,18 @@ impl Drop for Running {
     }
 }
 
-/// Somebody who has the lock of a file, and somebody who waits for it.
-struct Fault {
-    holder: Running,
-    waiter: Running,
+/// Somebody who takes the lock of a file again and again, and has it for no time.
+fn taker(lock: &Path) -> Running {
+    let program = "import fcntl, sys, time\nfile = open(sys.argv[1], 'w')\nwhile True:\n    fcntl.flock(file, fcntl.LOCK_EX)\n    \
+                   fcntl.flock(file, fcntl.LOCK_UN)\n    time.sleep(0.05)\n";
+    let lock = lock.as_os_str();
+    Running(Command::new("python3").args(["-c", program]).arg(lock).spawn().unwrap())
 }
 
-impl Fault {
-    fn new(folder: &Path) -> Self {
-        let lock = folder.join(LOCK);
-        // flock itself becomes the sleeper, so that it ends with it.
-        let flock = |words: &[&str]| {
-            Running(Command::new("flock").arg("-F").arg(&lock).args(words).spawn().unwrap())
-        };
-        let holder = flock(&["sleep", "600"]);
-        let begin = Instant::now();
-        while !std::fs::read_to_string("/proc/locks")
-            .unwrap()
-            .contains(&format!("FLOCK  ADVISORY  WRITE {}", holder.0.id()))
-        {
-            assert!(begin.elapsed() < PATIENCE, "it is held");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { holder, waiter: flock(&["true"]) }
-    }
+/// Somebody who has it.
+fn holder(lock: &Path) -> Running {
+    // flock itself becomes the sleeper, so that the lock ends with it.
+    Running(Command::new("flock").arg("-F").arg(lock).args(["sleep", "600"]).spawn().unwrap())
 }
 
 fn is_root() -> bool {
@@ -158,9 +146,14 @@ fn a_fault_is_read_while_it_lasts_and_keys_go_back_to_it() {
         // Kernel events are root's: what needs none is asked by the other tests.
         return;
     }
-    let terminal = Terminal::new("--window 1s", (80, 24), "screen-256color");
-    terminal.until_shown("live");
-    let mut fault = Fault::new(terminal.folder.path());
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join(LOCK);
+    let taker = taker(&lock);
+    // Of this process alone: what else the machine does is not asked.
+    let arguments = format!("--window 1s -p {}", taker.0.id());
+    let terminal = Terminal::new(&arguments, (80, 24), "screen-256color");
+    terminal.until("a window without it", |it| it.contains("live") && !it.contains("lock.file"));
+    let mut holder = holder(&lock);
     terminal.until("the finding", |it| it.contains("lock.file") && it.contains("HELD"));
     terminal.press("2");
     terminal.until("who blocks", |it| it.contains("[2 blockers") && it.contains("holds"));
@@ -173,9 +166,9 @@ fn a_fault_is_read_while_it_lasts_and_keys_go_back_to_it() {
     terminal.until_shown("ctrl-L");
     terminal.press("q");
     terminal.until_shown("[1 answers");
-    fault.holder.0.kill().unwrap();
-    fault.waiter.0.wait().unwrap();
-    terminal.until("the end of it", |it| !it.contains("HELD") && it.contains("live"));
+    holder.0.kill().unwrap();
+    holder.0.wait().unwrap();
+    terminal.until("the end of it", |it| it.contains("live") && !it.contains("lock.file"));
     terminal.press("N");
     terminal
         .until("the window that had it", |it| it.contains("PAUSED") && it.contains("lock.file"));
@@ -208,6 +201,41 @@ fn a_signal_gives_the_terminal_back() {
         terminal.signal(signal);
         assert_eq!(terminal.status(), status, "{signal}");
     }
+}
+
+/// A terminal that takes nothing: holdup stands in a write.
+const BLOCKED: &str = "
+import fcntl, os, pty, signal, struct, subprocess, sys, termios, time
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+before = termios.tcgetattr(theirs)
+environment = dict(os.environ, TERM='xterm')
+holdup = subprocess.Popen(sys.argv[1:], stdin=theirs, stdout=theirs, env=environment, start_new_session=True)
+os.set_blocking(ours, False)
+def stands():
+    with open(f'/proc/{holdup.pid}/task/{holdup.pid}/syscall') as call:
+        # write(2), of x86-64 or of arm64.
+        return call.read().split()[0] in ('1', '64')
+until = time.monotonic() + 60
+while not stands() and time.monotonic() < until:
+    try:
+        os.write(ours, b'?')
+    except BlockingIOError:
+        time.sleep(0.01)
+    time.sleep(0.001)
+is_raw = termios.tcgetattr(theirs) != before
+holdup.send_signal(signal.SIGTERM)
+print(holdup.wait(60), is_raw, termios.tcgetattr(theirs) == before)
+";
+
+#[test]
+fn a_signal_ends_it_on_a_terminal_that_takes_nothing() {
+    let recording = recording();
+    let (flag, file) = recording.split_once(' ').unwrap();
+    let holdup = env!("CARGO_BIN_EXE_holdup");
+    let ended = Command::new("python3").args(["-c", BLOCKED, holdup, "top", flag, file]).output();
+    let ended = ended.expect("python3 is there");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "143 True True", "{ended:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::escape;
 use super::finding::{chain_of, command, stacks, victim, ways, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::picture::words;
-use holdup_reason::answer::{Accounting, AnswerEnd, Caveat, Report, Verdict};
+use holdup_reason::answer::{Accounting, AnswerEnd, Caveat, EndKind, Report, Verdict};
 use holdup_reason::facts::TargetKind;
 
 /// Columns of a target's name; a command's words may be many.
@@ -64,7 +64,9 @@ pub(super) fn end(end: &AnswerEnd, page: &mut Page) {
     page.verdict(&words, Tone::Heading);
     let victims: Vec<String> = end.victims.iter().map(victim).collect();
     if !victims.is_empty() {
-        page.labelled("waits", &victims.join(", "));
+        // Who works may do so for itself.
+        let label = if end.end == EndKind::Works { "for" } else { "waits" };
+        page.labelled(label, &victims.join(", "));
     }
     if end.chain.len() > 1 {
         page.joined("chain", &chain_of(&end.chain, page.columns_labelled()), " <- ");

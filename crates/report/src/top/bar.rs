@@ -2,6 +2,7 @@
 //!
 //! The columns add up to the width as the seconds add up to the demand. Kinds are told apart by letter and by colour. Pure.
 
+use crate::text;
 use holdup_reason::answer::picture::words;
 use holdup_reason::answer::{EndKind, Report};
 use holdup_reason::model::figures;
@@ -83,7 +84,10 @@ fn share_out(all: &mut [Segment], width: usize) {
 pub(super) fn in_words(report: &Report, all: &[Segment], width: usize) -> String {
     let sum: f64 = all.iter().map(|it| it.seconds).sum();
     if all.is_empty() || sum <= 0.0 {
-        return "Nobody waited or worked for anybody.".into();
+        return match text::sees_less(report) {
+            true => "Single waits were not seen here.".into(),
+            false => "Nobody waited or worked for anybody.".into(),
+        };
     }
     let end = format!(" = {}", figures::seconds(sum));
     let mut text = String::new();

@@ -8,7 +8,9 @@ use crate::text::escape;
 use crate::text::finding::{chain_of, object, tone, victim, who};
 use crate::text::page::{Page, Tone};
 use holdup_reason::answer::picture::words;
-use holdup_reason::answer::{AnswerEnd, CulpritKind, EndKind, Link, ObjectName, Report, Who};
+use holdup_reason::answer::{
+    AnswerEnd, CulpritKind, EndKind, Finding, Link, ObjectName, Report, Who,
+};
 use holdup_reason::model::figures;
 
 /// Columns of somebody's name, and of an object's.
@@ -87,9 +89,17 @@ fn of_end(report: &Report, at: usize, end: &AnswerEnd, all: &mut Vec<Blocker>) {
     }
     let holder = actor(report, end);
     let is_itself = |pid: u32| holder.pid == Some(pid) && holder.tid.is_none();
-    // Who only does its own work holds up nobody.
-    let others = end.victims.iter().filter(|it| !is_itself(it.pid) || end.end == EndKind::Lock);
-    let waiters: Vec<(String, f64)> = others.map(|it| (victim(it), it.wait_seconds)).collect();
+    // In a ring each loses to itself in the end: who waits is the one before it.
+    let ring = finding_of(report, end).and_then(|it| ring(report, &it.chain));
+    let before = ring.into_iter().flatten().filter(|link| link.waits_on == end.object);
+    let before = before.map(|link| {
+        (format!("{} ({})", who(&link.who, NAME), figures::seconds(link.seconds)), link.seconds)
+    });
+    // Who only does its own work holds up nobody; a thread may hold what others of its process wait for.
+    let is_other = |pid: u32| !is_itself(pid) || end.end == EndKind::Lock;
+    let others = end.victims.iter().filter(|it| ring.is_none() && is_other(it.pid));
+    let others = others.map(|it| (victim(it), it.wait_seconds));
+    let waiters: Vec<(String, f64)> = before.chain(others).collect();
     if waiters.is_empty() {
         return;
     }
@@ -111,8 +121,8 @@ fn actor(report: &Report, end: &AnswerEnd) -> Who {
     if let Some(who) = &end.who {
         return who.clone();
     }
-    let finding = end.finding.and_then(|at| report.findings.get(at));
-    let culprit = finding.map(|it| &it.culprit).filter(|it| it.kind != CulpritKind::None);
+    let culprit =
+        finding_of(report, end).map(|it| &it.culprit).filter(|it| it.kind != CulpritKind::None);
     let name = match (culprit, end.end) {
         (Some(culprit), _) => culprit.name.clone(),
         (None, EndKind::Lock) => "a holder who was not seen".into(),
@@ -133,6 +143,10 @@ fn held(end: &AnswerEnd, holder: &Who) -> ObjectName {
     }
 }
 
+fn finding_of<'r>(report: &'r Report, end: &AnswerEnd) -> Option<&'r Finding> {
+    report.findings.get(end.finding?)
+}
+
 fn is_same(one: &Who, other: &Who) -> bool {
     (&one.kind, one.pid, one.tid) == (&other.kind, other.pid, other.tid)
         && (one.pid.is_some() || one.name == other.name)
@@ -149,15 +163,14 @@ fn ring<'r>(report: &'r Report, links: &'r [Link]) -> Option<&'r [Link]> {
 }
 
 fn row(blocker: Blocker, report: &Report) -> Row {
-    let finding = report.answer.ends.get(blocker.end).and_then(|end| end.finding);
-    let finding = finding.and_then(|at| report.findings.get(at));
+    let finding = report.answer.ends.get(blocker.end).and_then(|end| finding_of(report, end));
     let many = blocker.waiters.len() + blocker.left_out;
     let is_ring = blocker.ring(report).is_some();
     let what = object(&blocker.holds, NAME);
     let sentence = match (is_ring, many) {
-        (true, _) => format!("{what}: a deadlock"),
-        (false, 1) => format!("{what}: {} waits", blocker.waiters[0].0),
-        (false, many) => format!("{what}: {} wait", figures::count(many as u64)),
+        (true, _) => format!("a deadlock over {what}"),
+        (false, 1) => format!("{} waits for {what}", blocker.waiters[0].0),
+        (false, many) => format!("{} wait for {what}", figures::count(many as u64)),
     };
     Row {
         key: format!("{} {} {}", blocker.holder.name, blocker.holds.kind, blocker.holds.name),
@@ -181,10 +194,14 @@ impl Blocker {
         self.longest_seconds = self.longest_seconds.max(seconds);
     }
 
+    /// Who waits, as written.
+    #[cfg(test)]
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &str> {
+        self.waiters.iter().map(|(who, _)| who.as_str())
+    }
+
     fn ring<'r>(&self, report: &'r Report) -> Option<&'r [Link]> {
-        let end = report.answer.ends.get(self.end)?;
-        let finding = end.finding.and_then(|at| report.findings.get(at))?;
-        ring(report, &finding.chain)
+        ring(report, &finding_of(report, report.answer.ends.get(self.end)?)?.chain)
     }
 
     /// Who he is, what he holds, who waits, and what he waits for himself.
@@ -217,7 +234,7 @@ impl Blocker {
         if self.is_hop && self.ring(report).is_none() {
             page.labelled("", "It waits itself: the last of the chain would have to act.");
         }
-        match end.finding.and_then(|at| report.findings.get(at)) {
+        match finding_of(report, end) {
             Some(finding) => page.labelled("why", &escape::prose(&finding.title, 2 * NAME)),
             None => page.labelled("why", "no rule names this one; view 1 has what is known of it"),
         }

@@ -103,7 +103,10 @@ fn head(state: &State, area: Rect, painter: &mut Painter<'_>) {
     painter.text(right_x, y, &right, width, Style::new());
     let Some((window, report)) = state.window().zip(report) else { return };
     let (word, tone) = verdict(window.mark, report);
-    let title = escape::prose(&report.answer.title, TITLE);
+    let title = match window.mark {
+        Mark::Unknown => "No time was seen.".into(),
+        _ => escape::prose(&report.answer.title, TITLE),
+    };
     let title = cut(&title, usize::from(width).saturating_sub(word.len() + 1));
     painter.line(x, y + 1, &[(tone, word.into()), (Tone::Plain, " ".into()), (tone, title)], width);
     let segments = bar::segments(report, width.into());
@@ -141,19 +144,27 @@ fn standing(state: &State, width: u16) -> String {
         From::Live(_) => quiet::clock(window.end_unix_ns(), state),
         From::Past => crate::watch::ring::shown(window.end_unix_ns(), &state.zone),
     };
-    let cost = state.report().filter(|_| width >= TWO_PANES).map(|report| {
+    let of = |report: &Report| {
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
-        let share = figures::share(spent, report.window.seconds);
-        format!("looking cost {share} of a CPU   {} to ", figures::seconds(window.seconds))
-    });
-    format!("{}{when}  {more}", cost.unwrap_or_default())
+        format!("looking cost {} of a CPU   ", figures::share(spent, report.window.seconds))
+    };
+    let cost = match state.from {
+        From::Live(_) => state.report().filter(|_| width >= TWO_PANES).map(of),
+        // Nobody pays for it now, and who was looked at is not to be cut for it.
+        From::Past => None,
+    };
+    let length = match width >= TWO_PANES {
+        true => format!("{} to ", figures::seconds(window.seconds)),
+        false => String::new(),
+    };
+    format!("{}{length}{when}  {more}", cost.unwrap_or_default())
 }
 
 /// A window's verdict as a word.
 fn verdict(mark: Mark, report: &Report) -> (&'static str, Tone) {
     let tone = mark.drawn().1;
     match mark {
-        _ if rows::is_unknown(report) => ("UNKNOWN", Tone::Warning),
+        Mark::Unknown => ("UNKNOWN", tone),
         Mark::Warning | Mark::Critical => ("HELD", tone),
         Mark::Waits => ("WAITS", tone),
         Mark::Works => ("WORKS", tone),

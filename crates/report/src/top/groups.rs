@@ -72,6 +72,11 @@ fn add(to: &mut Vec<(usize, f64)>, at: usize, seconds: f64) {
     }
 }
 
+/// Of none it is 0, where `sum` would be -0.
+fn sum(of: &[(usize, f64)]) -> f64 {
+    of.iter().fold(0.0, |sum, (_, seconds)| sum + seconds)
+}
+
 fn group<'g>(all: &'g mut Vec<Group>, name: &str, kind: &'static str) -> &'g mut Group {
     let at = all.iter().position(|it| it.name == name).unwrap_or_else(|| {
         all.push(Group { name: name.into(), kind, ..Group::default() });
@@ -117,11 +122,11 @@ fn row(group: Group, report: &Report) -> Row {
 
 impl Group {
     fn lost_seconds(&self) -> f64 {
-        self.lost.iter().map(|(_, seconds)| seconds).sum()
+        sum(&self.lost)
     }
 
     fn cost_seconds(&self) -> f64 {
-        self.cost.iter().map(|(_, seconds)| seconds).sum()
+        sum(&self.cost)
     }
 
     /// What it loses to whom, what others lose to it, what it works; what it used beside its limits, if it is what was looked at.

@@ -226,9 +226,9 @@ impl Top {
             // Before the first answer there is nothing to look back at.
             News::Over(Some(failure)) if self.state.windows.is_empty() => return Err(failure),
             News::Over(failure) => {
-                let why = failure.map(|it| it.message().trim_end().replace('\n', " "));
-                let why = why.unwrap_or_else(|| "whom it looked at is gone".into());
-                self.state.ended = Some(format!("The look has ended: {}", escape::line(&why)));
+                let why = failure.map_or_else(String::new, |it| it.message());
+                let why = why.trim_start_matches("holdup: ").lines().next().unwrap_or_default();
+                self.state.ended = Some(format!("The look has ended: {}", escape::line(why)));
             }
             News::Made(place, made) => self.state.take(place, made),
             News::Signal(signal) => {

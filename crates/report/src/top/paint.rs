@@ -81,21 +81,23 @@ impl Painter<'_> {
 
     /// Lines from one on; says at the foot how many more there are. How far they can be scrolled.
     pub(super) fn page(&mut self, area: Rect, lines: &[Vec<Piece>], from: usize) -> usize {
-        let rows = usize::from(area.height);
         let lines: Vec<Vec<Piece>> =
             lines.iter().flat_map(|line| broken(line, area.width.into())).collect();
-        let most = lines.len().saturating_sub(rows);
+        let all = usize::from(area.height);
+        // The last row says that there is more: it hides no words.
+        let rows = if lines.len() > all { all.saturating_sub(1) } else { all };
+        let most = lines.len() - rows.min(lines.len());
         let from = from.min(most);
         for (at, line) in lines.iter().skip(from).take(rows).enumerate() {
             self.line(area.x, area.y + at as u16, line, area.width);
         }
-        let more = most - from;
-        if more > 0 && area.height > 0 {
-            let text = format!(" {more} more lines: space ");
-            let (x, y) =
-                (area.right().saturating_sub(text.len() as u16).max(area.x), area.bottom() - 1);
-            let style = Style::new().add_modifier(Modifier::REVERSED);
-            self.text(x, y, &text, area.width, style);
+        if rows < all {
+            let text = match most - from {
+                0 => "-- end --".to_string(),
+                more => format!("-- {more} more lines: space --"),
+            };
+            let faint = self.style(Tone::Faint);
+            self.text(area.x, area.bottom() - 1, &text, area.width, faint);
         }
         most
     }

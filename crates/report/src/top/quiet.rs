@@ -47,8 +47,8 @@ pub(super) fn nothing(state: &State, report: &Report, width: usize) -> Vec<Vec<P
     let small = rows::rows(View::Answers, report).len();
     if small > 0 {
         let many = figures::count(small as u64);
-        let word = if small == 1 { "one that lost or worked" } else { "that lost or worked" };
-        page.paragraph(&format!("Enter lists the {many} {word} a little."));
+        let rows = if small == 1 { "row" } else { "rows" };
+        page.paragraph(&format!("Enter lists what lost or worked a little: {many} {rows}."));
     }
     page.lines()
 }
@@ -108,8 +108,8 @@ fn lost(report: &Report, page: &mut Page) {
         .max_by(|one, other| one.seconds.total_cmp(&other.seconds))
     {
         Some(end) => format!(
-            "{} s a second at most: {}",
-            figures::rate(rows::rate(end.seconds, report)),
+            "{} a second at most: {}",
+            figures::seconds(rows::rate(end.seconds, report)),
             escape::prose(&words::end(end, None), SENTENCE)
         ),
         None => "no time that was seen".into(),
@@ -193,6 +193,7 @@ pub(super) fn help(state: &State, width: usize) -> Vec<Vec<Piece>> {
     page.gap();
     page.verdict("A column of the strip is a window", Tone::Heading);
     for (mark, what) in [
+        (Mark::Unknown, "no time was seen"),
         (Mark::Idle, "nobody was owed anything"),
         (Mark::Works, "the time was somebody's own work"),
         (Mark::Waits, "somebody waited, for what no rule names"),

@@ -5,12 +5,11 @@
 
 use super::blockers::{self, Blocker};
 use super::groups::{self, Group};
-use super::window::end_key;
 use crate::text;
 use crate::text::escape;
 use crate::text::page::{Page, Piece, Tone};
 use holdup_reason::answer::picture::words;
-use holdup_reason::answer::{EndKind, Report, Severity, Verdict};
+use holdup_reason::answer::{AnswerEnd, EndKind, Report, Severity, Verdict};
 
 /// Columns of a sentence: what is longer is in the detail.
 const SENTENCE: usize = 200;
@@ -135,6 +134,12 @@ fn answers(report: &Report) -> Vec<Row> {
     }
     rows.append(&mut notes);
     rows
+}
+
+/// What an end is known by in the next window: kind, object and who, without the numbers of one look.
+pub(super) fn end_key(end: &AnswerEnd) -> String {
+    let who = end.who.as_ref().map_or("", |who| who.name.as_str());
+    format!("{:?} {} {} by {who}", end.end, end.object.kind, end.object.name)
 }
 
 /// All that is known of a row; all of it if it has the screen for itself.

@@ -5,9 +5,10 @@
 //!
 //! Edit together: watch/ring.rs (what is known of a saved window).
 
+use super::rows::{self, end_key};
 use crate::text::page::Tone;
 use crate::watch::ring;
-use holdup_reason::answer::{AnswerEnd, Report, Severity, Verdict};
+use holdup_reason::answer::{Report, Severity, Verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,8 @@ const SECOND_NS: f64 = 1e9;
 /// What a window comes down to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
+    /// No time was seen.
+    Unknown,
     /// Nobody is owed anything.
     Idle,
     /// Time is somebody's own work.
@@ -44,6 +47,7 @@ impl Mark {
     /// Its column of the strip, and its colour; the letter alone is enough.
     pub(super) fn drawn(self) -> (char, Tone) {
         match self {
+            Self::Unknown => ('?', Tone::Warning),
             Self::Idle => ('.', Tone::Good),
             Self::Works => ('-', Tone::Good),
             Self::Waits => ('~', Tone::Warning),
@@ -95,7 +99,10 @@ impl Window {
         Self {
             begin_unix_ns: report.window.begin_unix_ns,
             seconds: report.window.seconds,
-            mark: Mark::new(report.answer.verdict, worst),
+            mark: match rows::is_unknown(&report) {
+                true => Mark::Unknown,
+                false => Mark::new(report.answer.verdict, worst),
+            },
             keys: keys(&report),
             content: Content::Here(report),
             file: None,
@@ -149,10 +156,4 @@ impl Window {
 fn keys(report: &Report) -> BTreeSet<String> {
     let findings = report.findings.iter().map(|it| it.key.clone());
     findings.chain(report.answer.ends.iter().map(end_key)).collect()
-}
-
-/// What an end is known by in the next window: kind, object and who, without the numbers of one look.
-pub(super) fn end_key(end: &AnswerEnd) -> String {
-    let who = end.who.as_ref().map_or("", |who| who.name.as_str());
-    format!("{:?} {} {} by {who}", end.end, end.object.kind, end.object.name)
 }

@@ -11,7 +11,7 @@
 mod alive;
 pub(crate) mod check;
 mod event_line;
-mod outputs;
+pub(crate) mod outputs;
 mod pace;
 mod recorder;
 pub(crate) mod ring;
