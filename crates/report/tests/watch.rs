@@ -70,9 +70,16 @@ fn holdup() -> Command {
 
 fn watch(folder: &Path, said: &str, notify: &Path) -> Running {
     let file = File::create(folder.join(said)).unwrap();
-    let state = folder.join("state");
+    let (state, config) = (folder.join("state"), folder.join("holdup.toml"));
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (log, figures, hooked) = (at("log"), at("holdup.prom"), at("hooked"));
+    let outputs = format!(
+        "hook = [\"/usr/bin/tee\", \"-a\", \"{hooked}\"]\n[syslog]\nto = \"unix:{log}\"\n[metrics]\ntextfile = \"{figures}\"\n"
+    );
+    std::fs::write(&config, outputs).unwrap();
     let mut command = holdup();
     command.args(["watch", "--window", "1s", "--state"]).arg(state).stdout(file);
+    command.arg("--config").arg(config);
     Running(command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).spawn().unwrap())
 }
 
@@ -97,8 +104,8 @@ fn is_ours(line: &Value) -> bool {
     line["finding"]["object"]["name"].as_str().is_some_and(|it| it.ends_with(LOCK))
 }
 
-/// What systemd would be sent.
-fn signs(socket: UnixDatagram) -> Arc<Mutex<String>> {
+/// What is sent to a socket, as systemd and a syslog daemon would be.
+fn received(socket: UnixDatagram) -> Arc<Mutex<String>> {
     let all = Arc::new(Mutex::new(String::new()));
     let read = Arc::clone(&all);
     std::thread::spawn(move || {
@@ -117,7 +124,8 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (state, notify) = (folder.join("state"), folder.join("notify"));
-    let signs = signs(UnixDatagram::bind(&notify).unwrap());
+    let signs = received(UnixDatagram::bind(&notify).unwrap());
+    let log = received(UnixDatagram::bind(folder.join("log")).unwrap());
     let mut first = watch(folder, "first", &notify);
     until("it watches", || said(folder, "first").contains("watching:"));
     let lock = folder.join(LOCK);
@@ -130,6 +138,13 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
         until_said(folder, "first", "BEGAN");
         // Written by a thread of its own.
         until("it is written", || lines(&state).iter().any(is_ours));
+        until("the log has it", || log.lock().unwrap().contains(LOCK));
+        until("the hook has it", || {
+            let hooked = said(folder, "hooked");
+            let mut lines = hooked.lines().filter_map(|line| serde_json::from_str(line).ok());
+            lines.any(|line: Value| is_ours(&line) && line["event"] == "began")
+        });
+        until("figures have it", || said(folder, "holdup.prom").contains("code=\"lock.file\""));
     }
     first.signal("KILL");
     first.end();

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use store::{State, Store};
 
 /// From the last window to the end of the process: systemd and people expect an end within a second.
-const LAST_SENDING: Duration = Duration::from_millis(800);
+const LAST_SENDING: Duration = Duration::from_millis(600);
 /// The state is written at least so often, so that who reads it knows that somebody watches.
 const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;
 
@@ -255,7 +255,7 @@ impl Watch {
             say("what was still to be written is lost: the disk does not answer");
         }
         for (output, many) in self.outputs.wait(until) {
-            say(&format!("{} messages for {output} were not sent", figures::count(many)));
+            say(&format!("output {output}: {} not sent", outputs::messages_were(many)));
         }
     }
 

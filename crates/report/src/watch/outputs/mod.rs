@@ -162,6 +162,11 @@ pub(super) struct Change {
     pub text: String,
 }
 
+/// `1 message was`, `3 messages were`.
+pub(super) fn messages_were(many: u64) -> String {
+    if many == 1 { "1 message was".into() } else { format!("{many} messages were") }
+}
+
 /// How an output is: its threads say it, the one that looks reads it.
 #[derive(Default)]
 struct Health {
@@ -194,8 +199,7 @@ impl Health {
             let lost = self.lost.load(Ordering::Relaxed);
             let meanwhile = match lost - std::mem::replace(&mut said.lost_before, lost) {
                 0 => "nothing was lost".to_string(),
-                1 => "1 message was lost".to_string(),
-                many => format!("{many} messages were lost"),
+                many => format!("{} lost", messages_were(many)),
             };
             said.changes.push((false, meanwhile));
         }
