@@ -10,7 +10,7 @@ mod file;
 
 use crate::failure::Failure;
 use crate::text::escape;
-use crate::watch::hook;
+use crate::watch::outputs::hook;
 use file::Awaited;
 use holdup_reason::model::figures;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

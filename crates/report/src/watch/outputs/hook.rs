@@ -27,3 +27,10 @@ impl Output for Hook {
         Ok(Taken::Sent)
     }
 }
+
+/// Runs it once with a line, and waits for it; nothing if there are no words.
+pub(crate) fn run(words: &[String], line: String) -> Result<(), String> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+    child::run(program, arguments, line.into_bytes(), LASTS_MAX)
+        .map_err(|why| format!("the hook {why}"))
+}

@@ -11,7 +11,7 @@
 
 mod child;
 pub(super) mod figures;
-mod hook;
+pub(crate) mod hook;
 pub(super) mod journald;
 mod mail;
 pub(super) mod message;
