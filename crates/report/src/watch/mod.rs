@@ -23,7 +23,7 @@ use alive::Alive;
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
-use holdup_reason::answer::Report;
+use holdup_reason::answer::{Report, ReportHost};
 use holdup_reason::model::figures;
 use hook::Hook;
 use jiff::tz::TimeZone;
@@ -214,7 +214,8 @@ impl Watch {
     /// Says an event to whoever is to know it.
     fn reach(&mut self, event: &Event, report: &Report, recording: Option<String>) {
         say_event(event);
-        let host = report.host.clone();
+        // Each line says which host; what it answers at is in the recordings.
+        let host = ReportHost { listening: None, ..report.host.clone() };
         let line = Line::of(self.state.sequence, event, host, recording);
         self.store.line(&line);
         if !self.settings.hook.is_empty()
