@@ -9,9 +9,7 @@
 
 use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
-use holdup_probe::readers::netlink::{
-    addresses, filters, links, neighbours, nftables, qdiscs, routes,
-};
+use holdup_probe::readers::NETLINK_PARSERS;
 use holdup_probe::readers::{kernel_log, mapper};
 use holdup_probe::recording::Reader;
 use holdup_reason::facts::{DeviceNumber, Fact};
@@ -62,17 +60,9 @@ pub fn kernel_record(bytes: &[u8]) {
     decoder.reported_stacks(0, &mut facts);
 }
 
-/// A message of rtnetlink behind its header, read as each kind that is asked for.
+/// A message of netlink behind its header, read as each kind that is asked for.
 pub fn netlink_message(message: &[u8]) {
-    drop(links::link(message));
-    drop(qdiscs::qdisc(message, false));
-    drop(qdiscs::qdisc(message, true));
-    drop(filters::filter(message));
-    drop(addresses::address_of(message));
-    drop(nftables::chain(message));
-    drop(nftables::rule(message));
-    let _ = routes::route(message);
-    let _ = neighbours::neighbour(message);
+    NETLINK_PARSERS.iter().for_each(|parse| parse(message));
 }
 
 /// Two answers of the device mapper about one disk: its table, whose length the first two bytes say, and its status.

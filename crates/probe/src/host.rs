@@ -4,6 +4,7 @@
 //! Deciding what to do with it is `plan.rs`; this file must not attach anything.
 //! Rejected: testing the kernel's version. Distributions backport; BTF tells what is there.
 
+use crate::system::clock::scheduler_hz;
 use crate::system::own::capabilities;
 use libbpf_rs::btf::{Btf, ReferencesType, types};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,13 +57,12 @@ const CAP_PERFMON: u64 = 1 << 38;
 pub fn look(tracepoints: &[&str]) -> Offer {
     let mut offer = Offer {
         capabilities: capabilities::effective(),
-        config_hz: config_hz(),
+        config_hz: scheduler_hz().unwrap_or(0),
         reports_queued: std::fs::read_to_string("/proc/self/schedstat")
             .is_ok_and(|text| is_counted(&text)),
         ..Offer::default()
     };
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    offer.euid = unsafe { libc::geteuid() };
+    offer.euid = rustix::process::geteuid().as_raw();
     let bpf = CAP_BPF | CAP_PERFMON;
     if offer.capabilities & CAP_SYS_ADMIN == 0 && offer.capabilities & bpf != bpf {
         offer.no_bpf = Some("it needs root, or CAP_BPF and CAP_PERFMON".into());
@@ -192,17 +192,6 @@ fn member_offset(btf: &Btf<'_>, of: &types::Composite<'_>, name: &str) -> Option
 /// Of `run_ns wait_ns times`: a thread that runs has been given a CPU at least once, if anybody counts.
 fn is_counted(schedstat: &str) -> bool {
     schedstat.split_whitespace().nth(2).is_some_and(|times| times != "0")
-}
-
-/// CONFIG_HZ from the one place that tells user space: the resolution of CLOCK_MONOTONIC_COARSE.
-fn config_hz() -> u32 {
-    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid pointer to a timespec that outlives the call.
-    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) } != 0;
-    if failed || resolution.tv_nsec <= 0 {
-        return 0;
-    }
-    (1_000_000_000.0 / resolution.tv_nsec as f64).round() as u32
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! two seconds is three times of what all of it may take).
 
 use holdup_reason::facts::Ns;
-use holdup_system::clock::clock_ns;
+use holdup_system::clock::{ClockId, clock_ns};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const PART_OF_CPU_AT_LAST: u64 = if cfg!(debug_assertions) { 11 } else { 210 };
 
 /// CPU time that the calling thread has used.
 pub fn cpu_ns() -> Ns {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::ThreadCPUTime)
 }
 
 /// The account of a look.

@@ -12,7 +12,7 @@
 use super::javascript;
 use super::process::inner_tid;
 use holdup_reason::facts::{Blind, Body, Fact, Ns, UserFrame};
-use holdup_system::clock::{Clock, clock_ns};
+use holdup_system::clock::{Clock, ClockId, clock_ns};
 use holdup_system::stat::Stat;
 use holdup_system::text;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -96,7 +96,7 @@ impl Place {
 /// When a process began, by the clock that files are dated by.
 fn began(stat: &Stat) -> Option<SystemTime> {
     let since_boot_ns = stat.start_ticks.saturating_mul(Clock::now().tick_ns);
-    let age_ns = clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(since_boot_ns);
+    let age_ns = clock_ns(ClockId::Boottime).saturating_sub(since_boot_ns);
     SystemTime::now().checked_sub(Duration::from_nanos(age_ns))
 }
 

@@ -6,10 +6,11 @@
 use super::stat::Stat;
 use super::{Roots, units};
 use holdup_reason::facts::{Ns, ThreadRef};
+pub use rustix::time::ClockId;
 
 /// CLOCK_MONOTONIC now.
 pub fn now() -> Ns {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(ClockId::Monotonic)
 }
 
 /// Turns start times of /proc, ticks since boot, into CLOCK_MONOTONIC.
@@ -24,8 +25,8 @@ pub struct Clock {
 impl Clock {
     /// The running machine's.
     pub fn now() -> Self {
-        let boot = clock_ns(libc::CLOCK_BOOTTIME);
-        let boot_offset_ns = boot.saturating_sub(clock_ns(libc::CLOCK_MONOTONIC));
+        let boot = clock_ns(ClockId::Boottime);
+        let boot_offset_ns = boot.saturating_sub(now());
         // Two readings are never at the same instant; without a suspend the offset is nothing.
         let boot_offset_ns = if boot_offset_ns < 1_000_000 { 0 } else { boot_offset_ns };
         Self { boot_offset_ns, tick_ns: 1_000_000_000 / units::ticks_per_second() }
@@ -44,11 +45,18 @@ impl Clock {
 }
 
 /// A clock's time, nanoseconds.
-pub fn clock_ns(clock: libc::clockid_t) -> Ns {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec.
-    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
-    if failed != 0 { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+pub fn clock_ns(clock: ClockId) -> Ns {
+    let time = rustix::time::clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Ticks of the scheduler in a second (CONFIG_HZ): the coarse clock moves once a tick, and its resolution is the tick's length.
+/// None where that is finer than any tick.
+pub fn scheduler_hz() -> Option<u32> {
+    const FINEST_NS: i64 = 500_000;
+    let length = rustix::time::clock_getres(ClockId::MonotonicCoarse);
+    let is_tick = length.tv_sec == 0 && length.tv_nsec >= FINEST_NS;
+    is_tick.then(|| (1e9 / length.tv_nsec as f64).round() as u32)
 }
 
 /// Whoever has that number now.

@@ -43,8 +43,7 @@ fn refusal(what: &str, count: usize, therefore: &str) -> Blind {
 
 /// The remedy for missing privileges, unless holdup is root already.
 pub fn root_helps() -> &'static str {
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } == 0 { "" } else { "run holdup as root" }
+    if rustix::process::geteuid().is_root() { "" } else { "run holdup as root" }
 }
 
 /// Whether an error says that privileges are missing.

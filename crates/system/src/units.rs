@@ -1,6 +1,6 @@
 //! The kernel's units on this machine: pages and ticks of /proc.
 //!
-//! By sysconf, which asks nobody else. Must not: be taken for a fixture's; only the running machine has them.
+//! By sysconf, which asks nobody else (rustix would read /proc/self/auxv on an older kernel). Must not: be taken for a fixture's; only the running machine has them.
 
 /// Size of a page, bytes.
 pub fn page_bytes() -> u64 {

@@ -13,8 +13,9 @@
 
 use super::{Roots, root_helps};
 use holdup_reason::facts::Blind;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// The first namespaces have fixed numbers (include/uapi/linux/nsfs.h, PID_NS_INIT_INO and the others).
@@ -60,13 +61,14 @@ pub fn of_host() -> (Roots, Vec<Blind>) {
     let is_same = |of: &str| link("self", of) == link(&host.to_string(), of);
     let mut blind = Vec::new();
     if !is_same("cgroup")
-        && let Err(error) = enter(&own.proc, host, "cgroup", libc::CLONE_NEWCGROUP)
+        && let Err(error) = enter(&own.proc, host, "cgroup", LinkNameSpaceType::ControlGroup)
     {
         let therefore = "cgroups are named as this container sees them, and others not by name";
         blind.push(refused(error, therefore));
     }
     if !is_same("uts")
-        && let Err(error) = enter(&own.proc, host, "uts", libc::CLONE_NEWUTS)
+        && let Err(error) =
+            enter(&own.proc, host, "uts", LinkNameSpaceType::HostNameAndNISDomainName)
     {
         blind.push(refused(error, "the host goes by the name of this container"));
     }
@@ -102,13 +104,10 @@ fn namespace(proc: &Path, who: &str, of: &str) -> Option<String> {
     link.into_os_string().into_string().ok()
 }
 
-fn enter(proc: &Path, host: u32, of: &str, kind: libc::c_int) -> std::io::Result<()> {
+/// These kinds change no more than what names the calling thread sees.
+fn enter(proc: &Path, host: u32, of: &str, kind: LinkNameSpaceType) -> std::io::Result<()> {
     let file = File::open(proc.join(host.to_string()).join("ns").join(of))?;
-    // SAFETY: setns on a descriptor that is open; these kinds change no more than what names the calling thread sees.
-    if unsafe { libc::setns(file.as_raw_fd(), kind) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(move_into_link_name_space(file.as_fd(), Some(kind))?)
 }
 
 fn hidden(what: &str, why: &str, therefore: &str, remedy: &str) -> Blind {

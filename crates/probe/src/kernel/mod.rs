@@ -25,6 +25,7 @@ use crate::refusal::{self, Refusal};
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::system::clock::now;
 use crate::system::cpus::{online_cpus, tickless_cpus};
+use crate::system::own::priority::own_tid;
 use cpu_clock::{SAMPLE_HZ, sampling_event};
 use holdup_reason::facts::*;
 use holdup_stacks::Point;
@@ -32,10 +33,11 @@ use iterators::{Iterators, each_record};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
 pub(crate) use map_entries::After;
+use rustix::event::{Timespec, epoll};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -318,15 +320,15 @@ impl Programs {
     }
 
     /// Readable once the ring has filled so far that it might not last to the end of the tick.
-    pub fn alarm_fd(&self) -> i32 {
-        self.alarm.as_raw_fd()
+    pub fn alarm_fd(&self) -> BorrowedFd<'_> {
+        self.alarm.as_fd()
     }
 
     /// Decodes what is there after an alarm, and waits for the next one.
     pub fn answer_alarm(&self) -> Result<(), SourceError> {
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for the one event that is asked for; a descriptor that is open.
-        unsafe { libc::epoll_wait(self.alarm.as_raw_fd(), &mut event, 1, 0) };
+        // What is seen once is not reported again until the next wake-up.
+        let mut event = [MaybeUninit::<epoll::Event>::uninit()];
+        let _ = epoll::wait(&self.alarm, &mut event[..], Some(&Timespec::default()));
         self.consume()
     }
 
@@ -341,8 +343,7 @@ impl Programs {
         only_traced: bool,
         mut tell: impl FnMut(Ns, ThreadRecord),
     ) -> Result<(), SourceError> {
-        // SAFETY: gettid has no preconditions.
-        let own = unsafe { libc::gettid() } as u32;
+        let own = own_tid();
         let inbox = Rc::clone(&self.inbox);
         let decoder = &mut inbox.borrow_mut().decoder;
         let knows_clock = std::mem::replace(&mut self.iterators.knows_clock, true);
@@ -420,17 +421,10 @@ impl Programs {
 
 /// An epoll that tells of wake-ups only (edges): between them the ring is readable nearly always.
 fn alarm(ring: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the kernel returned a fresh descriptor that nobody else owns.
-    let alarm = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-    // SAFETY: both descriptors are open, and the event outlives the call.
-    let added = unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut event) };
-    if added < 0 { Err(std::io::Error::last_os_error()) } else { Ok(alarm) }
+    let alarm = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&alarm, ring, epoll::EventData::new_u64(0), edges)?;
+    Ok(alarm)
 }
 
 /// `CPU 1, 2, 3`.

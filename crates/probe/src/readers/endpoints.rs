@@ -1,7 +1,7 @@
 //! Which of all open descriptors are reported at the end of a look.
 //!
-//! What was waited for and its other ends, whoever listens (a question to a program goes there), serves a file system or
-//! masters a terminal, sockets with a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
+//! What was waited for and its other ends, whoever listens or answers datagrams (a question to a program goes there), serves a file
+//! system or masters a terminal, sockets with a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
 //! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
 //! how many were left out is reported.
 //!
@@ -15,6 +15,17 @@ const CONNECTIONS_MAX: usize = 20_000;
 
 /// Of whom more speak with it a process is no client of theirs.
 const PARTNERS_MAX: usize = 8;
+
+/// Ports from here on are given to whoever asks for none, as net.ipv4.ip_local_port_range is set by default: who is bound there asks,
+/// and does not answer.
+const GIVEN_PORTS: u16 = 32_768;
+
+/// It takes datagrams of anybody at a port of its own.
+fn answers_datagrams(socket: &InetRef) -> bool {
+    socket.protocol == "udp"
+        && socket.remote.port() == 0
+        && (1..GIVEN_PORTS).contains(&socket.local.port())
+}
 
 /// The inodes that name an object and its other end.
 pub(super) fn inodes(object: &ObjectRef) -> Vec<u64> {
@@ -54,6 +65,7 @@ pub(super) fn relevant(
                 ObjectRef::Inet(socket) => {
                     let to = (socket.protocol.clone(), socket.remote.port());
                     socket.state == LISTEN
+                        || answers_datagrams(socket)
                         || inet_pairs.contains(&(socket.local, socket.remote))
                         || overrun.contains(&to)
                 }
@@ -317,6 +329,21 @@ mod tests {
     }
 
     #[test]
+    fn who_answers_datagrams_is_reported_and_who_asks_by_them_is_not() {
+        let at = |local: u16, remote: u16| {
+            let ObjectRef::Inet(socket) = inet("udp", 7, remote) else { unreachable!() };
+            let local = std::net::SocketAddr::from(([127, 0, 0, 1], local));
+            ObjectRef::Inet(InetRef { local, ..socket })
+        };
+        let all = vec![
+            endpoint(3, at(53, 0), None),
+            endpoint(4, at(GIVEN_PORTS, 0), None),
+            endpoint(5, at(0, 0), None),
+        ];
+        assert_eq!(reported(all).0, [3]);
+    }
+
+    #[test]
     fn who_may_owe_an_answer_is_at_the_other_end_or_listens_there() {
         let of = |pid: u32, object: ObjectRef| {
             let process = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
@@ -358,7 +385,7 @@ mod tests {
             endpoint(9, bound("/run/db"), None),
             endpoint(10, bound("@db"), None),
         ];
-        assert_eq!(reported(all), (vec![1, 3, 5, 7, 8, 9], None));
+        assert_eq!(reported(all), (vec![1, 3, 4, 5, 7, 8, 9], None));
     }
 
     #[test]

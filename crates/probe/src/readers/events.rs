@@ -10,7 +10,7 @@ use crate::SourceError;
 use crate::decode::ThreadRecord;
 use crate::kernel::After;
 use crate::kernel::load::{Begin, begin, go_on};
-use crate::system::clock::{clock_ns, now};
+use crate::system::clock::{ClockId, clock_ns, now};
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Reader for Events {
         };
         let goes_on = *goes_on;
         let mut resting = Resting { begin_ns: window.begin_ns, by_process: BTreeMap::new() };
-        let walk_begin_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        let walk_begin_ns = clock_ns(ClockId::ThreadCPUTime);
         let of_thread = |at_ns, record: ThreadRecord| {
             if record.time.run_ns > 0 || record.blocked.is_none() {
                 identities.want(record.time.thread.pid);
@@ -73,7 +73,7 @@ impl Reader for Events {
             true => programs.boundary(of_thread)?,
             false => programs.threads(false, of_thread)?,
         }
-        last.walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
+        last.walk_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(walk_begin_ns);
         // What they add up goes on.
         let after = if goes_on { After::IsCleared } else { After::Stays };
         (last.points, last.sums) = programs.added_up(after);

@@ -5,6 +5,7 @@
 //! another root, so that no fixture could stand for a host.
 
 use super::host_identity::{addresses, machine_id_hash};
+use crate::system::clock::scheduler_hz;
 use crate::system::{Roots, mounts, text, units};
 use holdup_reason::facts::{Host, MemoryNode, Sysctl};
 use procfs_core::{ConfigSetting, FromBufRead, FromRead, KernelConfig, Meminfo};
@@ -157,17 +158,8 @@ fn config_hz(roots: &Roots) -> Option<u32> {
             _ => None,
         };
     }
-    // The coarse clock moves once a tick, and its resolution is the tick's length.
-    if roots.proc != Roots::default().proc {
-        return None;
-    }
-    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec.
-    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
-    if failed != 0 || resolution.tv_sec != 0 || resolution.tv_nsec < 500_000 {
-        return None;
-    }
-    Some((1e9 / resolution.tv_nsec as f64).round() as u32)
+    // The clock is the running machine's.
+    if roots.proc == Roots::default().proc { scheduler_hz() } else { None }
 }
 
 /// Kernel settings that exist here.

@@ -15,7 +15,6 @@ use super::lock_carriers::{Known, Sought, resolved};
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
-use crate::system::clock::clock_ns;
 use crate::system::clock::now;
 use crate::system::own::priority;
 use crate::system::{Roots, blind, guard};
@@ -170,7 +169,7 @@ impl LockTable {
         }
         if self.ticks_left == 0 {
             self.ticks_left = TICKS;
-            let at_ns = clock_ns(libc::CLOCK_MONOTONIC);
+            let at_ns = now();
             facts.extend(self.ask(roots).into_iter().map(|body| Fact { at_ns, body }));
         }
         self.ticks_left -= 1;
@@ -191,7 +190,7 @@ impl LockTable {
         let (at_ns, read) = match reader.answers.try_recv() {
             Ok(answer) => reader.answered(answer),
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => (clock_ns(libc::CLOCK_MONOTONIC), Err(ended())),
+            Err(TryRecvError::Disconnected) => (now(), Err(ended())),
         };
         Some((at_ns, self.facts_of(roots, read)))
     }
@@ -254,9 +253,9 @@ impl Helper {
         let work = move || {
             let mut file = None;
             while asked.recv().is_ok() {
-                let begin_ns = clock_ns(libc::CLOCK_MONOTONIC);
+                let begin_ns = now();
                 let read = again(&mut file, &path);
-                let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
+                let end_ns = now();
                 if outbox.send(Answer { begin_ns, end_ns, read }).is_err() {
                     break;
                 }
@@ -268,7 +267,7 @@ impl Helper {
 
     /// Asks, unless it owes an answer or rests; whether it was asked.
     fn ask(&mut self) -> bool {
-        if self.owes || clock_ns(libc::CLOCK_MONOTONIC) < self.rests_until_ns {
+        if self.owes || now() < self.rests_until_ns {
             return false;
         }
         // One that has ended owes too: that is noticed when its answer is taken.
@@ -355,7 +354,7 @@ mod tests {
         let (asks, asked) = channel();
         let (_outbox, answers) = channel();
         let mut reader = Helper { asks, answers, owes: false, rests_until_ns: 0 };
-        let now = clock_ns(libc::CLOCK_MONOTONIC);
+        let now = now();
         let answer =
             |took_ns| Answer { begin_ns: now - took_ns, end_ns: now, read: Ok(Vec::new()) };
         assert!(reader.ask() && !reader.ask(), "one at a time");

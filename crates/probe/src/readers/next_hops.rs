@@ -46,6 +46,11 @@ impl Reader for NextHops {
         if !to.is_empty() {
             let at_ns = now();
             let found = netlink.ask(move |place, buffer| next_hops(place, buffer, &to));
+            for body in &found {
+                if let Body::NextHop(hop) = body {
+                    look.waited.interfaces.add(hop.netns, hop.index);
+                }
+            }
             facts.extend(found.into_iter().map(|body| Fact { at_ns, body }));
         }
         Ok(())

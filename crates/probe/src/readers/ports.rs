@@ -16,11 +16,12 @@ use crate::system::own::priority;
 use crate::system::{blind, text};
 use holdup_reason::facts::{Body, Fact, PortUse};
 use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 const EADDRNOTAVAIL: i32 = 99;
@@ -86,10 +87,7 @@ impl Reader for Ports {
 
 /// Counts in a namespace. Leaves the calling thread in it.
 fn used(netns: u32, remote: SocketAddr, namespace: &File, settings: &Path) -> io::Result<PortUse> {
-    // SAFETY: setns on a descriptor that is open; the thread is short-lived.
-    if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
     let file = |name: &str| text::read_text(&settings.join(name)).unwrap_or_default();
     let range = file("ip_local_port_range");
     let mut bounds = range.split_whitespace().filter_map(|word| word.parse::<u16>().ok());

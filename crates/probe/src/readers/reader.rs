@@ -1,13 +1,13 @@
 //! What every reader is: a source that is opened, asked at each tick, and read a last time when the window is over.
 //!
-//! A look is taken by walking one ordered list of readers (list.rs) at each of its steps, so that the order of facts is the order of
+//! A look is taken by walking one ordered list of readers (mod.rs) at each of its steps, so that the order of facts is the order of
 //! the list, and a new source is one file and one line. What readers tell one another stands in `Look`; a reader has no other way
 //! to a reader, nor to the session. Must not: know any of them.
 //!
 //! Rejected: closing in the order of opening (a log is read before all that is read because of it, settings after it); a step for
 //! each thing that some source needs (a reader does it within the step that comes anyway).
 //!
-//! Edit together: list.rs, session/ (who walks it), docs/adding-a-reader.md.
+//! Edit together: mod.rs, session/ (who walks it), docs/adding-a-reader.md.
 
 use super::look::Look;
 use crate::SourceError;

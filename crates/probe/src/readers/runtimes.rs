@@ -1,7 +1,7 @@
 //! What interpreters, Go programs and Java machines say of their own threads, as sources.
 //!
 //! Each has a thread of its own that reads, so that nobody here waits; what it takes of a CPU is paid from the account of all user
-//! stacks. Must not: read (crates/stacks). Edit together: list.rs, since who waits for a monitor must come before the stacks.
+//! stacks. Must not: read (crates/stacks). Edit together: mod.rs, since who waits for a monitor must come before the stacks.
 
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};

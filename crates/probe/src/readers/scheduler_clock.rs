@@ -7,11 +7,12 @@
 //! when its threads wait. Must not: move any other thread. Rejected: one difference for all (a wait of 1 s was
 //! reported as one of 3 s).
 
-use crate::system::clock::clock_ns;
+use crate::system::clock::now;
 use crate::system::cpus::online_cpus;
 use crate::system::own::priority;
 use crate::system::{Roots, text};
 use holdup_reason::facts::Ns;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -62,18 +63,18 @@ impl SchedulerClock {
 
 /// Has the calling thread go on on one CPU; false if it may not.
 fn go_to(cpu: u32) -> bool {
-    // SAFETY: all zeroes is an empty set; CPU_SET leaves out what it has no bit for; the kernel reads the set and no more.
-    unsafe {
-        let mut only: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu as usize, &mut only);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &only) == 0
+    let mut only = CpuSet::new();
+    let is_known = (cpu as usize) < CpuSet::MAX_CPU;
+    if is_known {
+        only.set(cpu as usize);
     }
+    is_known && sched_setaffinity(None, &only).is_ok()
 }
 
 /// By the calling thread, which runs now.
 fn behind_ns(own: &Path) -> Option<i64> {
     let ran_ns = last_ran(own)?;
-    Some(clock_ns(libc::CLOCK_MONOTONIC) as i64 - ran_ns as i64)
+    Some(now() as i64 - ran_ns as i64)
 }
 
 /// When a thread last ran, by the clock of its run queue.
@@ -95,7 +96,7 @@ mod tests {
         let roots = Roots::default();
         let (said, heard) = channel();
         let sleeper = std::thread::spawn(move || {
-            said.send((priority::own_tid(), clock_ns(libc::CLOCK_MONOTONIC))).expect("heard");
+            said.send((priority::own_tid(), now())).expect("heard");
             std::thread::sleep(Duration::from_millis(600));
         });
         let (tid, since_ns) = heard.recv().expect("a thread");

@@ -18,10 +18,8 @@ use crate::system::stat::{may_read_memory, stats};
 use crate::system::{Roots, guard, is_refusal, mounts, refused_by, text};
 use holdup_reason::facts::{Blind, Body, Fact, SharedSegment, ThreadRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -141,13 +139,9 @@ fn tmpfs_bytes(roots: &Roots) -> u64 {
 
 fn used_bytes(path: &Path) -> Option<u64> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: statfs is plain data, for which all zeros is a value.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends in NUL and the pointer is to a live struct.
-    let failed = unsafe { libc::statfs(path.as_ptr(), &mut stat) };
+    let stat = rustix::fs::statfs(path).ok()?;
     let is_tmpfs = stat.f_type as i64 == TMPFS_MAGIC;
-    (failed == 0 && is_tmpfs).then(|| (stat.f_blocks - stat.f_bfree) * stat.f_bsize as u64)
+    is_tmpfs.then(|| (stat.f_blocks - stat.f_bfree) * stat.f_bsize as u64)
 }
 
 struct Found {

@@ -1,11 +1,11 @@
-//! What was waited for in a look: the objects that endpoints are reported for, the descriptors that were polled, and the addresses
-//! that do not answer.
+//! What was waited for in a look: the objects that endpoints are reported for, the descriptors that were polled, the addresses
+//! that do not answer, and the interfaces on which packets stood or were lost.
 //!
 //! Collected by whoever sees a wait, used as the look ends. Must not: read anything, or conclude whose fault a wait is. UDP is left
 //! out of the addresses: a socket does not say whether it was answered.
 
 use super::endpoints::inodes;
-use holdup_reason::facts::{Endpoint, InetRef, Ns, ObjectRef, TcpTurn, ThreadRef};
+use holdup_reason::facts::{Body, Endpoint, InetRef, Ns, ObjectRef, TcpTurn, ThreadRef};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -18,6 +18,8 @@ pub struct Waited {
     pub polled: BTreeMap<(u32, u32), ThreadRef>,
     /// Addresses of which no answer comes.
     pub unanswered: Unanswered,
+    /// Interfaces on whose way somebody waits.
+    pub interfaces: Interfaces,
 }
 
 impl Waited {
@@ -25,6 +27,38 @@ impl Waited {
     pub fn add(&mut self, object: Option<&ObjectRef>) {
         self.objects.extend(object.into_iter().flat_map(inodes));
         self.unanswered.see(object);
+    }
+}
+
+/// Interfaces that are asked about.
+const INTERFACES_MAX: usize = 16;
+
+/// Interfaces, by network namespace and index: where packets stood in a queue or were lost, and the way to who does not answer.
+#[derive(Debug, Default)]
+pub struct Interfaces(BTreeSet<(u32, u32)>);
+
+impl Interfaces {
+    /// Adds one, while there is room.
+    pub fn add(&mut self, netns: u32, index: u32) {
+        if self.0.len() < INTERFACES_MAX {
+            self.0.insert((netns, index));
+        }
+    }
+
+    /// Adds those in whose queues packets stand.
+    pub fn see_queues(&mut self, read: &[Body]) {
+        for body in read {
+            if let Body::QdiscSample(queue) = body
+                && queue.backlog_packets > 0
+            {
+                self.add(queue.netns, queue.index);
+            }
+        }
+    }
+
+    /// All of them, once.
+    pub fn take(&mut self) -> BTreeSet<(u32, u32)> {
+        std::mem::take(&mut self.0)
     }
 }
 
@@ -141,6 +175,20 @@ mod tests {
         for own in ["10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "[fe80::1]:80"] {
             assert_eq!(asked(SYN_SENT, own, TcpTurn::default()), 0, "{own}");
         }
+    }
+
+    #[test]
+    fn an_interface_is_asked_about_where_packets_stand_in_its_queue() {
+        use holdup_reason::facts::QdiscSample;
+        let queue = |index: u32, backlog_packets: u64| {
+            Body::QdiscSample(QdiscSample { index, backlog_packets, ..QdiscSample::default() })
+        };
+        let mut interfaces = Interfaces::default();
+        interfaces.see_queues(&[queue(2, 0), queue(3, 1)]);
+        assert_eq!(interfaces.take(), BTreeSet::from([(0, 3)]));
+        let all: Vec<Body> = (0..100).map(|index| queue(index, 1)).collect();
+        interfaces.see_queues(&all);
+        assert_eq!(interfaces.take().len(), INTERFACES_MAX);
     }
 
     #[test]

@@ -5,9 +5,12 @@
 //! looked at), and starting first and attaching later (the begin would be missing).
 
 use crate::system::own::priority;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
@@ -33,13 +36,8 @@ pub(super) struct Held {
 }
 
 fn pipe() -> std::io::Result<(std::fs::File, std::fs::File)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors that the kernel writes.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: both descriptors are fresh and owned by nobody else.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]).into(), OwnedFd::from_raw_fd(ends[1]).into()) })
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((reader.into(), writer.into()))
 }
 
 impl Held {
@@ -52,25 +50,22 @@ impl Held {
         let result = Arc::clone(&ended);
         let mut command = std::process::Command::new(&words[0]);
         command.args(&words[1..]);
-        let (tell, wait) = (pid_writer.as_raw_fd(), release_reader.as_raw_fd());
         // SAFETY: between fork and exec only async-signal-safe calls are made: getpid, write, read.
         unsafe {
             command.pre_exec(move || {
-                let pid = libc::getpid().to_ne_bytes();
-                let mut released = 0u8;
-                if libc::write(tell, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
-                    return Err(std::io::Error::last_os_error());
-                }
+                let pid = rustix::process::getpid().as_raw_pid().to_ne_bytes();
+                rustix::io::write(&pid_writer, &pid)?;
                 // The end of the pipe without a byte means that the look failed: do not run.
-                if libc::read(wait, (&raw mut released).cast(), 1) != 1 {
-                    return Err(std::io::Error::from_raw_os_error(libc::ECANCELED));
+                match rustix::io::read(&release_reader, &mut [0_u8])? {
+                    1 => Ok(()),
+                    _ => Err(Errno::CANCELED.into()),
                 }
-                Ok(())
             });
         }
         std::thread::Builder::new().name("command".into()).spawn(move || {
             let spawned = command.spawn();
-            drop((pid_writer, release_reader));
+            // And with it our ends of its pipes.
+            drop(command);
             // From here on nothing is started by it any more, and it is to notice the end at once.
             priority::follow();
             let ending = spawned.and_then(|mut child| child.wait());
@@ -113,15 +108,16 @@ impl Held {
     /// Sends it a signal, if it has not ended.
     pub(super) fn send(&self, signal: i32) {
         let has_ended = self.ended.lock().is_ok_and(|slot| slot.is_some());
-        if !has_ended {
-            // SAFETY: kill has no preconditions. The number is the command's: it is given anew only after all others were.
-            unsafe { libc::kill(self.pid as libc::pid_t, signal) };
+        let whom = Pid::from_raw(self.pid.cast_signed()).filter(|_| !has_ended);
+        if let (Some(pid), Some(signal)) = (whom, Signal::from_named_raw(signal)) {
+            // The number is the command's: it is given anew only after all others were.
+            let _ = kill_process(pid, signal);
         }
     }
 
     /// Becomes readable (end of file) when it has ended.
-    pub(super) fn end_fd(&self) -> i32 {
-        self.end_notice.as_raw_fd()
+    pub(super) fn end_fd(&self) -> BorrowedFd<'_> {
+        self.end_notice.as_fd()
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! A look is: read what changes seldom, attach, walk every thread (what already stands makes no event), then each tenth of a second
 //! take what came and a sample of the counters, and at the end walk again, and read the sums and whatever names the objects that
-//! were waited for. All of that is done by readers (readers/list.rs), which a session walks at each step; it owns the time, the
+//! were waited for. All of that is done by readers (readers/mod.rs), which a session walks at each step; it owns the time, the
 //! command and the rate of events, and knows no source by name. The order of facts is the order of arrival. While the host is quiet
 //! it sleeps through tenths of seconds that would find nothing (quiet_host.rs).
 //!
@@ -33,7 +33,7 @@ mod window;
 use crate::plan::Target;
 use crate::readers::look::Look;
 use crate::readers::reader::Pieces;
-use crate::system::clock::{clock_ns, now};
+use crate::system::clock::{ClockId, clock_ns, now};
 use crate::system::own;
 use crate::{Source, SourceError};
 use closing::close;
@@ -131,7 +131,7 @@ impl Session {
             self.look.window.begin_ns = now();
         }
         let at_ns = self.look.window.begin_ns;
-        let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - at_ns);
+        let unix_ns = clock_ns(ClockId::Realtime) - (now() - at_ns);
         self.opening.push(Fact { at_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
         self.watched.release()?;
         self.walks.begin(&mut self.look)

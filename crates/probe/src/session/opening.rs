@@ -21,7 +21,7 @@ use crate::readers::opened::Settings;
 use crate::readers::reader::{Opening, Pieces};
 use crate::readers::settings;
 use crate::source::system;
-use crate::system::clock::{clock_ns, now};
+use crate::system::clock::{ClockId, clock_ns, now};
 use crate::system::cpus::online_cpus;
 use crate::system::own::placement::{self, InterruptTicks, Moved};
 use crate::system::own::{self, priority};
@@ -241,8 +241,8 @@ fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Settings, O
 pub(crate) fn completed(mut host: Host, kernel_events: bool) -> Host {
     let monotonic = now();
     host.tool_version = env!("CARGO_PKG_VERSION").into();
-    host.unix_offset_ns = clock_ns(libc::CLOCK_REALTIME) as i64 - monotonic as i64;
-    host.boot_offset_ns = clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(monotonic);
+    host.unix_offset_ns = clock_ns(ClockId::Realtime) as i64 - monotonic as i64;
+    host.boot_offset_ns = clock_ns(ClockId::Boottime).saturating_sub(monotonic);
     host.own_pid = std::process::id();
     host.kernel_events = kernel_events;
     host

@@ -7,6 +7,7 @@ use super::stopping::{Stopper, Stopping};
 use crate::SourceError;
 use crate::source::system;
 use holdup_reason::facts::{Body, CommandEnd, Fact, Ns};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 /// See the head of the file.
@@ -41,9 +42,9 @@ impl Watched {
         }
     }
 
-    /// Becomes readable when it has ended; -1 of none.
-    pub(super) fn end_fd(&self) -> i32 {
-        self.held.as_ref().map_or(-1, Held::end_fd)
+    /// Becomes readable when it has ended; none of none.
+    pub(super) fn end_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.held.as_ref().map(Held::end_fd)
     }
 
     /// Whether it has ended.

@@ -14,7 +14,9 @@ use crate::readers::look::Look;
 use crate::readers::reader::Tick;
 use crate::system::clock::now;
 use crate::system::own::priority;
-use holdup_reason::facts::Fact;
+use holdup_reason::facts::{Fact, Ns};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
 
 /// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
 const STANDING_TICKS: u64 = 10;
@@ -60,16 +62,10 @@ impl Ticks {
         let ticks = self.quiet.ticks(self.due_ticks(look, walks));
         let mut sleep = Sleep::new(now(), ticks, look.window.end_ns);
         loop {
-            let milliseconds = sleep.until_ns().saturating_sub(now()).div_ceil(1_000_000);
-            let alarm = look.programs.as_ref().map_or(-1, Programs::alarm_fd);
-            let mut waits = [watched.end_fd(), alarm].map(|fd| libc::pollfd {
-                fd,
-                events: libc::POLLIN,
-                revents: 0,
-            });
-            // SAFETY: two valid pollfds; a negative descriptor is ignored by the kernel.
-            let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds as i32) };
-            if ready <= 0 || waits[0].revents != 0 || now() >= sleep.until_ns() {
+            let rest_ns = sleep.until_ns().saturating_sub(now());
+            let alarm = look.programs.as_ref().map(Programs::alarm_fd);
+            let is_alarm = wait(watched.end_fd(), alarm, rest_ns);
+            if !is_alarm || now() >= sleep.until_ns() {
                 priority::raise_if_late(now().saturating_sub(sleep.until_ns()));
                 sleep.end(now());
                 return Ok(sleep);
@@ -130,4 +126,18 @@ impl Ticks {
         self.watch(look);
         Ok(())
     }
+}
+
+/// Sleeps until there is an alarm of the ring or the command has ended, for so long at most. Whether it was the alarm alone: that a
+/// signal came ends a sleep as well.
+fn wait(end: Option<BorrowedFd<'_>>, alarm: Option<BorrowedFd<'_>>, most_ns: Ns) -> bool {
+    let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    let mut waits: Vec<PollFd<'_>> = end.into_iter().chain(alarm).map(watch).collect();
+    let most = Timespec {
+        tv_sec: (most_ns / 1_000_000_000) as i64,
+        tv_nsec: (most_ns % 1_000_000_000) as i64,
+    };
+    let is_ready = poll(&mut waits, Some(&most)).is_ok_and(|ready| ready > 0);
+    let has_ended = end.is_some() && waits.first().is_some_and(|it| !it.revents().is_empty());
+    is_ready && !has_ended
 }

@@ -20,6 +20,9 @@ pub(super) fn bounded(mut report: Report) -> Report {
     cuts.cut("/accounting/parts", &mut report.accounting.parts, PARTS_MAX);
     cuts.cut("/kernel_log", &mut report.kernel_log, LOG_LINES_MAX);
     cuts.cut("/caveats", &mut report.caveats, CAVEATS_MAX);
+    if let Some(listening) = &mut report.host.listening {
+        cuts.cut("/host/listening", listening, LISTENING_MAX);
+    }
     cuts.all.extend(bounds::cut_text("/target/name", &mut report.target.name, WORDS_BYTES_MAX));
     for (at, finding) in report.findings.iter_mut().enumerate() {
         cuts.finding(&format!("/findings/{at}"), finding, victims_max(at));

@@ -36,6 +36,8 @@ pub const WORDS_BYTES_MAX: usize = 4_096;
 pub const LOG_LINES_MAX: usize = 128;
 /// Addresses of a host.
 pub const ADDRESSES_MAX: usize = 16;
+/// Ports at which a host answers, the lowest first.
+pub const LISTENING_MAX: usize = 64;
 /// Caveats.
 pub const CAVEATS_MAX: usize = 64;
 /// Cgroups, disks, interfaces of a container's card.

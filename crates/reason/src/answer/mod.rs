@@ -14,6 +14,7 @@ pub mod container_card;
 mod container_start;
 pub mod export;
 mod kernel_log;
+mod listening;
 mod naming;
 mod own;
 pub mod picture;
@@ -234,6 +235,7 @@ fn host(model: &Model) -> ReportHost {
         boot_id: boot_id.clone(),
         machine_id_hash: machine_id_hash.clone(),
         addresses: addresses.iter().take(bounds::ADDRESSES_MAX).cloned().collect(),
+        listening: listening::listening(model),
         cpus: *cpus,
     }
 }

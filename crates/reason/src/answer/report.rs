@@ -106,8 +106,29 @@ pub struct ReportHost {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::ADDRESSES_MAX)))]
     pub addresses: Vec<String>,
+    /// Ports at which it answers, in its own network namespace; absent where open descriptors were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LISTENING_MAX)))]
+    pub listening: Option<Vec<Listening>>,
     /// CPUs online.
     pub cpus: u32,
+}
+
+/// A port at which a program of the host answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Listening {
+    /// Number of the port.
+    pub port: u16,
+    /// `tcp`, `mptcp` (its listeners take TCP as well), `udp`.
+    pub protocol: String,
+    /// The address that it is bound to; `0.0.0.0` or `::` is any of the host.
+    pub address: String,
+    /// Name of the process whose socket it is; of several that share it the first.
+    pub program: String,
+    /// Its process id.
+    pub pid: u32,
 }
 
 /// What was looked at.

@@ -189,6 +189,8 @@ pub enum Body {
     PortUse(PortUse),
     /// An address that cannot be used.
     UnusableAddress(UnusableAddress),
+    /// How the driver of an interface is set.
+    LinkSettings(LinkSettings),
     /// A DNS question that was sent.
     DnsQuery(DnsQuery),
     /// A DNS answer that arrived.

@@ -311,6 +311,97 @@ pub struct UnusableAddress {
     pub duplicate: bool,
 }
 
+/// How the driver of an interface is set. Source: generic netlink, family ethtool. What a driver does not say is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkSettings {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// Descriptors of packets that the adapter and the host share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Rings>,
+    /// Queues, each with an interrupt of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Channels>,
+    /// For how long an interrupt may wait for more packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coalescing: Option<Coalescing>,
+    /// Whether a feature is on, by its kernel name: `rx-gro`, `rx-checksum`, `tx-tcp-segmentation`, `tx-generic-segmentation`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub features: BTreeMap<String, bool>,
+    /// What the link was agreed to carry, megabits (10^6) a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbit: Option<u32>,
+    /// Both ends may send at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_duplex: Option<bool>,
+    /// Whether it asks the other end to pause (`tx`), and pauses when it is asked (`rx`), by IEEE 802.3x.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+}
+
+/// Descriptors of an adapter's rings: as they are set, and as many as it could have. ETHTOOL_MSG_RINGS_GET.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rings {
+    /// For packets that come in.
+    pub rx: u32,
+    /// At most.
+    pub rx_max: u32,
+    /// For packets that go out.
+    pub tx: u32,
+    /// At most.
+    pub tx_max: u32,
+}
+
+/// Queues of an adapter: as they are set, and as many as it could have. ETHTOOL_MSG_CHANNELS_GET.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Channels {
+    /// That receive alone.
+    pub rx: u32,
+    /// At most.
+    pub rx_max: u32,
+    /// That send alone.
+    pub tx: u32,
+    /// At most.
+    pub tx_max: u32,
+    /// That do both.
+    pub combined: u32,
+    /// At most.
+    pub combined_max: u32,
+}
+
+/// When an adapter raises an interrupt. ETHTOOL_MSG_COALESCE_GET.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Coalescing {
+    /// Microseconds after a packet came in, at the latest.
+    pub rx_us: Option<u32>,
+    /// Packets that came in, at the latest.
+    pub rx_frames: Option<u32>,
+    /// Microseconds after a packet went out, at the latest.
+    pub tx_us: Option<u32>,
+    /// Packets that went out, at the latest.
+    pub tx_frames: Option<u32>,
+    /// The driver changes the figures of receiving by itself.
+    pub adaptive_rx: Option<bool>,
+}
+
+/// Flow control of a link. ETHTOOL_MSG_PAUSE_GET.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pause {
+    /// It pauses when the other end asks for it.
+    pub rx: bool,
+    /// It asks the other end to pause.
+    pub tx: bool,
+}
+
 /// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DnsQuery {

@@ -28,6 +28,8 @@ pub struct Net {
     pub(crate) port_use: BTreeMap<(u32, SocketAddr), PortUse>,
     /// Addresses that cannot be used.
     pub(crate) unusable: Vec<UnusableAddress>,
+    /// How drivers are set, by namespace and index of the interface.
+    pub(crate) settings: BTreeMap<(u32, u32), LinkSettings>,
     /// DNS questions.
     pub(crate) dns_queries: Series<DnsQuery>,
     /// DNS answers.
@@ -99,6 +101,12 @@ impl Push<PortUse> for Net {
 impl Push<UnusableAddress> for Net {
     fn push(&mut self, _: Ns, address: UnusableAddress) {
         self.unusable.push(address);
+    }
+}
+
+impl Push<LinkSettings> for Net {
+    fn push(&mut self, _: Ns, settings: LinkSettings) {
+        self.settings.insert((settings.netns, settings.index), settings);
     }
 }
 

@@ -43,6 +43,8 @@ pub enum ActionKind {
     ResourceLimit,
     /// Changes the queue of an interface.
     Tc,
+    /// Sets something of an interface's driver.
+    Ethtool,
     /// Sends a signal.
     Signal,
 }
@@ -205,13 +207,27 @@ impl Action {
 
     /// Changes the queue of an interface: by what is given to tc.
     pub fn tc(netns: u32, interface: &str, value: &str, undo: &str) -> Self {
+        Self::of_interface(ActionKind::Tc, netns, interface, value, undo)
+    }
+
+    /// Sets something of an interface's driver: by what is given to ethtool.
+    pub fn ethtool(netns: u32, interface: &str, value: &str, undo: &str) -> Self {
+        Self::of_interface(ActionKind::Ethtool, netns, interface, value, undo)
+    }
+
+    fn of_interface(
+        kind: ActionKind,
+        netns: u32,
+        interface: &str,
+        value: &str,
+        undo: &str,
+    ) -> Self {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_string());
         let target = ActionTarget {
             interface: Some(interface.into()),
             netns: (netns != 0).then_some(netns),
             ..ActionTarget::default()
         };
-        let kind = ActionKind::Tc;
         Self { kind, target, value: text(value), undo: text(undo), question: None }
     }
 

@@ -228,7 +228,8 @@ impl Watch {
         if !(self.outputs.has_journald() && outputs::journald::is_stdout()) {
             say_event(event);
         }
-        let host = report.host.clone();
+        // Each line says which host; what it answers at is in the recordings.
+        let host = ReportHost { listening: None, ..report.host.clone() };
         let line = Line::of(self.state.sequence, event, host, recording);
         self.store.line(&line);
         self.outputs.event(Message::of(event, &line));

@@ -5,6 +5,7 @@
 //! maps, and beyond it MCL_FUTURE lets allocations fail. A child of fork inherits no lock. Must not: touch pages in advance.
 
 use super::capabilities;
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
@@ -13,12 +14,10 @@ pub fn lock() -> bool {
     if capabilities::effective() & CAP_IPC_LOCK == 0 {
         return false;
     }
-    // SAFETY: no memory is passed; locked pages are used as before.
-    unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) == 0 }
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).is_ok()
 }
 
 /// Locks nothing any more.
 pub fn unlock() {
-    // SAFETY: no memory is passed.
-    unsafe { libc::munlockall() };
+    let _ = munlockall();
 }

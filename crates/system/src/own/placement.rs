@@ -9,6 +9,8 @@
 //! go before it, begin 1.1 s). Edit together: session/opening.rs (who calls it).
 
 use crate::text;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,7 +55,7 @@ impl InterruptTicks {
 /// A thread that was moved; it has its CPUs back when this is dropped.
 pub struct Moved {
     tid: u32,
-    before: libc::cpu_set_t,
+    before: CpuSet,
 }
 
 impl Moved {
@@ -76,30 +78,20 @@ impl Drop for Moved {
 }
 
 /// What is left of some CPUs; none if nothing is left, or nothing was taken of them.
-fn without(cpus: &libc::cpu_set_t, taken: &[u32]) -> Option<libc::cpu_set_t> {
+fn without(cpus: &CpuSet, taken: &[u32]) -> Option<CpuSet> {
     let mut left = *cpus;
-    for cpu in taken.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as u32) {
-        // SAFETY: the number is within the set, which lives here.
-        unsafe { libc::CPU_CLR(*cpu as usize, &mut left) };
+    for cpu in taken.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        left.unset(*cpu as usize);
     }
-    // SAFETY: both sets are initialised and live here.
-    let (had, has) = unsafe { (libc::CPU_COUNT(cpus), libc::CPU_COUNT(&left)) };
-    (has > 0 && has < had).then_some(left)
+    (left.count() > 0 && left.count() < cpus.count()).then_some(left)
 }
 
-fn cpus_of(tid: u32) -> Option<libc::cpu_set_t> {
-    // SAFETY: all zeroes are the empty set; the call writes no more than the size that it is given.
-    unsafe {
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        let read =
-            libc::sched_getaffinity(tid as libc::pid_t, size_of::<libc::cpu_set_t>(), &mut cpus);
-        (read == 0).then_some(cpus)
-    }
+fn cpus_of(tid: u32) -> Option<CpuSet> {
+    sched_getaffinity(Some(Pid::from_raw(tid.cast_signed())?)).ok()
 }
 
-fn set_cpus(tid: u32, cpus: &libc::cpu_set_t) -> bool {
-    // SAFETY: the set lives longer than the call, which only reads it.
-    unsafe { libc::sched_setaffinity(tid as libc::pid_t, size_of::<libc::cpu_set_t>(), cpus) == 0 }
+fn set_cpus(tid: u32, cpus: &CpuSet) -> bool {
+    Pid::from_raw(tid.cast_signed()).is_some_and(|tid| sched_setaffinity(Some(tid), cpus).is_ok())
 }
 
 #[cfg(test)]
@@ -134,7 +126,7 @@ mod tests {
     #[test]
     fn who_may_use_no_other_cpu_stays() {
         let own = cpus_of(own_tid()).expect("the own CPUs can be read");
-        let all: Vec<u32> = (0..libc::CPU_SETSIZE as u32).collect();
+        let all: Vec<u32> = (0..CpuSet::MAX_CPU as u32).collect();
         assert!(without(&own, &all).is_none());
         assert!(without(&own, &[]).is_none());
     }
@@ -142,11 +134,9 @@ mod tests {
     #[test]
     fn a_thread_has_its_cpus_back() {
         let before = cpus_of(own_tid()).expect("the own CPUs can be read");
-        // SAFETY: the set lives here.
-        let count = |cpus: &libc::cpu_set_t| unsafe { libc::CPU_COUNT(cpus) };
-        // SAFETY: as above.
-        let first = (0..libc::CPU_SETSIZE as u32)
-            .find(|cpu| unsafe { libc::CPU_ISSET(*cpu as usize, &before) })
+        let count = CpuSet::count;
+        let first = (0..CpuSet::MAX_CPU as u32)
+            .find(|cpu| before.is_set(*cpu as usize))
             .expect("it runs somewhere");
         if let Some(others) = without(&before, &[first]) {
             assert!(set_cpus(own_tid(), &others));

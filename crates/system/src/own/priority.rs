@@ -22,6 +22,7 @@ use super::watchdog;
 use crate::cpus::online_cpus;
 use crate::text;
 use holdup_reason::facts::{Ns, OwnScheduling};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -124,22 +125,18 @@ fn ready_threads(loadavg: &[u8]) -> Option<u64> {
 /// Has the kernel send a signal to a real-time thread that computes for too long without a sleep, and obeys it.
 /// `false` if that is not to be had, and there may be no such thread.
 fn bound_bursts() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for one rlimit that outlives the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) } != 0 {
-        return false;
-    }
+    let mut limit = getrlimit(Resource::Rttime);
+    let longest_us = BURST_MAX.as_micros() as u64;
+    limit.current = Some(limit.maximum.map_or(longest_us, |most| longest_us.min(most)));
     let handler = obey_limit as extern "C" fn(libc::c_int);
     // SAFETY: all zeroes are a value of sigaction: no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    limit.rlim_cur = (BURST_MAX.as_micros() as libc::rlim_t).min(limit.rlim_max);
-    // SAFETY: both point to live values; the handler makes one system call and stores to an atomic.
-    unsafe {
-        libc::sigaction(libc::SIGXCPU, &raw const action, std::ptr::null_mut()) == 0
-            && libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) == 0
-    }
+    // SAFETY: it points to a live value; the handler makes one system call and stores to an atomic.
+    let is_handled =
+        unsafe { libc::sigaction(libc::SIGXCPU, &raw const action, std::ptr::null_mut()) == 0 };
+    is_handled && setrlimit(Resource::Rttime, limit).is_ok()
 }
 
 /// Runs in the thread that was too long at it: the kernel picks the current one first. The watchdog brings the others down.

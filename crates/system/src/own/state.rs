@@ -120,8 +120,7 @@ pub(super) fn set_all(wanted: &Attributes, is_meant: impl Fn(u32) -> bool) {
 
 /// The calling thread.
 pub fn own_tid() -> u32 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u32 }
+    rustix::thread::gettid().as_raw_pid() as u32
 }
 
 #[cfg(test)]

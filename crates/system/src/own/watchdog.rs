@@ -6,7 +6,7 @@
 
 use super::policy;
 use super::state::{self, WATCHDOG, own_tid};
-use crate::clock::clock_ns;
+use crate::clock::{ClockId, clock_ns, now};
 use crate::stat::Stat;
 use crate::text;
 use holdup_reason::facts::Ns;
@@ -66,12 +66,8 @@ fn is_too_much(spent_ns: Ns, passed_ns: Ns) -> bool {
     spent_ns > SPENT_NS_MAX + passed_ns / SPENT_PART
 }
 
-fn now() -> Ns {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
 fn spent() -> Ns {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+    clock_ns(ClockId::ProcessCPUTime)
 }
 
 /// A thread at one moment.

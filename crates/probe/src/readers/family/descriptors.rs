@@ -129,7 +129,7 @@ fn access(roots: &Roots, pid: u32, fd: u32) -> Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::clock::clock_ns;
+    use crate::system::clock::now;
 
     #[test]
     fn both_ends_of_a_pipe_of_ones_own_are_found_with_their_directions() {
@@ -148,7 +148,7 @@ mod tests {
             .collect();
         assert!(own.contains(&(reader.as_raw_fd() as u32, true, false)), "{own:?}");
         assert!(own.contains(&(writer.as_raw_fd() as u32, false, true)), "{own:?}");
-        let now = clock_ns(libc::CLOCK_MONOTONIC);
+        let now = now();
         assert!(found.iter().all(|one| one.endpoint.process.start_ns <= now));
     }
 }

@@ -9,14 +9,14 @@
 use super::seen::Standing;
 use super::watch::slices;
 use crate::readers::waits::left_user_space;
-use crate::system::clock::clock_ns;
+use crate::system::clock::now;
 use crate::system::{Roots, guard, text};
 use holdup_reason::facts::Ns;
 use holdup_stacks::{Left, WAIT_NS_MIN};
 
 /// Of the threads that stand for long already; of servers that the command waits for, those that stand since it began.
 pub fn left(standing: Vec<Standing>, roots: &Roots, begin_ns: Ns) -> Vec<Left> {
-    let at_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    let at_ns = now();
     let wanted = |standing: &Standing| {
         at_ns.saturating_sub(standing.since_ns) >= WAIT_NS_MIN
             && (standing.own || standing.since_ns >= begin_ns)

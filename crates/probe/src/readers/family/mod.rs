@@ -18,7 +18,7 @@ mod sockets;
 mod watch;
 
 use crate::system::Roots;
-use crate::system::clock::clock_ns;
+use crate::system::clock::{ClockId, clock_ns, now};
 use crate::system::own::priority;
 use holdup_reason::facts::Ns;
 pub use left::left;
@@ -64,7 +64,7 @@ impl Family {
                 std::thread::sleep(PERIOD.max(took * PART));
             }
             there.walk(&mut watch);
-            there.add(watch.end(clock_ns(libc::CLOCK_MONOTONIC)));
+            there.add(watch.end(now()));
             there.over.store(true, Ordering::Release);
         };
         priority::spawn("holdup-family", walks)?;
@@ -115,10 +115,10 @@ impl Shared {
 
     /// One walk; the CPU time that it took. On a full host it takes longer, which is no reason to look seldom.
     fn walk(&self, watch: &mut Watch) -> Duration {
-        let begun_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
-        self.add(watch.walk(clock_ns(libc::CLOCK_MONOTONIC)));
+        let begun_ns = clock_ns(ClockId::ThreadCPUTime);
+        self.add(watch.walk(now()));
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = watch.members();
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = watch.standing();
-        Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begun_ns))
+        Duration::from_nanos(clock_ns(ClockId::ThreadCPUTime).saturating_sub(begun_ns))
     }
 }

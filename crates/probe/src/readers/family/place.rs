@@ -6,7 +6,7 @@
 
 use super::sockets::Sockets;
 use crate::readers::waits::{kernel_function, syscall, wait_state};
-use crate::system::clock::clock_ns;
+use crate::system::clock::{ClockId, clock_ns, now};
 use crate::system::memory;
 use crate::system::{Roots, guard, mounts, text};
 use holdup_reason::facts::{DeviceNumber, FileRef, Ns, ObjectRef, Place, ThreadRef};
@@ -70,11 +70,11 @@ fn timeout(pid: u32, syscall: &str, args: &[u64; 6], since_ns: Ns) -> Option<Ns>
         "futex" if operation & 127 == FUTEX_WAIT => length(3),
         "futex" if FUTEX_UNTIL.contains(&(operation & 127)) => {
             let clock = match operation & CLOCK_REALTIME {
-                0 => libc::CLOCK_MONOTONIC,
-                _ => libc::CLOCK_REALTIME,
+                0 => ClockId::Monotonic,
+                _ => ClockId::Realtime,
             };
             let left_ns = length(3)?.saturating_sub(clock_ns(clock));
-            Some((clock_ns(libc::CLOCK_MONOTONIC) + left_ns).saturating_sub(since_ns))
+            Some((now() + left_ns).saturating_sub(since_ns))
         }
         _ => None,
     }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(of("futex", [0, 128, 2, 0, 0, 0], 0), None);
         assert_eq!(of("read", [at; 6], 0), None);
         // A point in time: what is left of it, counted from the begin of the wait.
-        let until_ns = clock_ns(libc::CLOCK_MONOTONIC) + 7_000_000_000;
+        let until_ns = now() + 7_000_000_000;
         let until = libc::timespec {
             tv_sec: (until_ns / 1_000_000_000) as i64,
             tv_nsec: (until_ns % 1_000_000_000) as i64,

@@ -16,7 +16,7 @@ use std::io;
 const RTM_GETADDR: u16 = 22;
 
 /// See the head of the file.
-pub struct Addresses;
+pub(crate) struct Addresses;
 
 impl Reader for Addresses {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
@@ -45,7 +45,7 @@ fn unusable(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Body>> {
 }
 
 /// A RTM_NEWADDR message behind its netlink header; none of an address that works. The namespace and the name are the caller's.
-pub fn address_of(message: &[u8]) -> Option<UnusableAddress> {
+pub(crate) fn address_of(message: &[u8]) -> Option<UnusableAddress> {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
     const IFA_FLAGS: u16 = 8;

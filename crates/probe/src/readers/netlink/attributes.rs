@@ -12,6 +12,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The attributes of a message behind its fixed header, by number. The last of a number wins.
 pub(super) type Attributes<'a> = BTreeMap<u16, &'a [u8]>;
 
+/// NLA_F_NESTED: an attribute that has attributes in it; of generic netlink its kind must say so.
+pub(super) const NESTED: u16 = 0x8000;
+
 /// Reads them; what is cut ends it.
 pub(super) fn attributes(bytes: &[u8]) -> Attributes<'_> {
     attribute_list(bytes).into_iter().collect()

@@ -8,30 +8,29 @@
 //! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
 //! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
-//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs), and this one knows none of them.
+//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs, ethtool.rs), and this one
+//! knows none of them. What is not asked of rtnetlink has a socket of its own, made where it is wanted; families of generic netlink
+//! are found by generic.rs.
 //!
 //! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by /proc/PID/ns/net; no mount point is touched.
 //!
-//! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit together: exchange.rs (how it is asked),
+//! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit together: exchange.rs, generic.rs (how it is asked),
 //! docs/adding-a-reader.md.
 
-#[doc(hidden)]
-pub mod addresses;
+pub(super) mod addresses;
 mod attributes;
+pub(super) mod ethtool;
 mod exchange;
-#[doc(hidden)]
-pub mod filters;
+pub(super) mod filters;
+mod generic;
 mod handles;
 #[doc(hidden)]
 pub mod links;
-#[doc(hidden)]
-pub mod neighbours;
-#[doc(hidden)]
-pub mod nftables;
+pub(super) mod neighbours;
+pub(super) mod nftables;
 #[doc(hidden)]
 pub mod qdiscs;
-#[doc(hidden)]
-pub mod routes;
+pub(super) mod routes;
 #[cfg(test)]
 mod tests;
 
@@ -45,10 +44,11 @@ use netlink_sys::{
     Socket, SocketAddr,
     protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
 };
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -222,10 +222,15 @@ pub struct Place {
 }
 
 impl Place {
-    /// A socket for the packet filter, in the same namespace: only where there is something to ask, since each costs a thread.
+    /// A socket for the packet filter, in the same namespace.
     pub fn filter_socket(&self) -> io::Result<Socket> {
+        self.socket_of(NETLINK_NETFILTER)
+    }
+
+    /// A socket of another protocol of netlink: only where there is something to ask, since each costs a thread.
+    fn socket_of(&self, protocol: isize) -> io::Result<Socket> {
         let namespace = self.namespace.clone();
-        let enter = move || socket_in(&namespace, NETLINK_NETFILTER);
+        let enter = move || socket_in(&namespace, protocol);
         let entered = priority::spawn("holdup-netns", enter)?;
         entered.join().unwrap_or_else(|_| Err(io::Error::other("the thread that enters it ended")))
     }
@@ -303,10 +308,7 @@ fn socket_in(namespace: &Namespace, protocol: isize) -> io::Result<Socket> {
     }
     let own = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
     if own != u64::from(namespace.netns) {
-        // SAFETY: setns on a descriptor that is open; the thread is short-lived.
-        if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     }
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// An entry of the neighbour table.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Neighbour {
+pub(crate) struct Neighbour {
     /// NUD_*.
     pub state: u16,
     /// Age of that state.
@@ -16,7 +16,7 @@ pub struct Neighbour {
 }
 
 /// struct ndmsg and its attribute: the entry of this one address on an interface.
-pub fn neighbour_request(of: IpAddr, index: u32) -> Vec<u8> {
+pub(crate) fn neighbour_request(of: IpAddr, index: u32) -> Vec<u8> {
     let of = octets(of);
     let mut message = vec![family(&of), 0, 0, 0];
     message.extend(index.to_ne_bytes());
@@ -28,7 +28,7 @@ pub fn neighbour_request(of: IpAddr, index: u32) -> Vec<u8> {
 const NDA_DST: u16 = 1;
 
 /// A RTM_NEWNEIGH message behind its netlink header.
-pub fn neighbour(message: &[u8]) -> Option<Neighbour> {
+pub(crate) fn neighbour(message: &[u8]) -> Option<Neighbour> {
     const NDA_CACHEINFO: u16 = 3;
     // Of the ages in it: USER_HZ, 100 but on Alpha.
     const TICK_NS: Ns = 10_000_000;

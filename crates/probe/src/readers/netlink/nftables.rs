@@ -20,7 +20,7 @@ const GET_RULE: u16 = SUBSYSTEM | 7;
 const RULES_MAX: usize = 500;
 
 /// All of a namespace's that drop. The namespace is the caller's.
-pub fn dropping(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<Vec<FilterRule>> {
+pub(crate) fn dropping(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<Vec<FilterRule>> {
     // struct nfgenmsg, all zero: every family.
     const ALL: [u8; 4] = [0; 4];
     let (mut chains, mut found) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ pub fn dropping(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<Vec<FilterR
 
 /// A chain, as the rule that its policy is.
 #[derive(Debug, PartialEq)]
-pub struct Chain {
+pub(crate) struct Chain {
     /// The policy.
     pub as_rule: FilterRule,
     /// It drops what no rule accepts.
@@ -53,7 +53,7 @@ pub struct Chain {
 }
 
 /// A NFT_MSG_NEWCHAIN message behind its netlink header.
-pub fn chain(message: &[u8]) -> Option<Chain> {
+pub(crate) fn chain(message: &[u8]) -> Option<Chain> {
     const TABLE: u16 = 1;
     const NAME: u16 = 3;
     const HOOK: u16 = 4;
@@ -77,7 +77,7 @@ pub fn chain(message: &[u8]) -> Option<Chain> {
 }
 
 /// A NFT_MSG_NEWRULE message behind its netlink header; none if the rule does not drop.
-pub fn rule(message: &[u8]) -> Option<FilterRule> {
+pub(crate) fn rule(message: &[u8]) -> Option<FilterRule> {
     const TABLE: u16 = 1;
     const CHAIN: u16 = 2;
     const HANDLE: u16 = 3;

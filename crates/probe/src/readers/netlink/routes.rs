@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 /// Where packets to an address go.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct Route {
     /// Index of the interface.
     pub index: u32,
     /// Whom they are given to there; none: the address itself.
@@ -15,7 +15,7 @@ pub struct Route {
 }
 
 /// struct rtmsg and its attributes: which way to this one address, from that one.
-pub fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
+pub(crate) fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
     const RTA_DST: u16 = 1;
     const RTA_SRC: u16 = 2;
     let (to, from) = (octets(to), octets(from));
@@ -31,7 +31,7 @@ pub fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
 }
 
 /// A RTM_NEWROUTE message behind its netlink header; none if it leads over no link.
-pub fn route(message: &[u8]) -> Option<Route> {
+pub(crate) fn route(message: &[u8]) -> Option<Route> {
     const RTN_UNICAST: u8 = 1;
     const RTA_OIF: u16 = 4;
     const RTA_GATEWAY: u16 = 5;

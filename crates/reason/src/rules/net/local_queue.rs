@@ -8,7 +8,7 @@
 //! Must not: fire where a class below the queue is at its own ceiling. Rejected: drops as a sign (a queue that stands may
 //! never overflow, and one that overflows in bursts does not stand).
 
-use crate::facts::{QdiscFlow, QdiscSample, ThreadRef};
+use crate::facts::{Link, QdiscFlow, QdiscSample, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_queue::{Queue, flow_bytes, flow_seconds};
@@ -18,6 +18,7 @@ use crate::rules::net::queue_commands::{apart, shorter, undelayed};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, FRAMES, MANAGED, MOST, Standing, TARGET, answers_behind, passed, standing,
 };
+use crate::rules::net::super_packets::{FRAME_HEADERS, SuperPackets, super_packets};
 use crate::rules::net::ways_out::{bits, command_in, pause};
 use crate::rules::net::writers::{BUSY, HEAVY_LOSS, LEAST_AGAIN, Writer, loses, writers};
 use crate::rules::proof::Proof;
@@ -39,6 +40,14 @@ static COPED: Threshold = Threshold::new(
     "mean time of the victims' packets in the queue below which people and calls cope: a stream of packets overlaps its own \
      delays",
     "ITU-T G.114: 150 ms one way",
+);
+
+/// Part of the link's speed at which it is the link that lets no more through.
+static LINE: Threshold = Threshold::new(
+    0.9,
+    "1",
+    "part of the link's speed that leaves the queue, from which the link and not a shaper holds the rest",
+    "Ethernet: frames of 1500 bytes have 95 % of the line for themselves, shorter ones less",
 );
 
 /// The rule.
@@ -68,6 +77,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &[
         "put fq_codel in place of the plain queue: flows no longer wait for each other",
+        "send frame by frame (tso off, gso off), where single packets are so long that one holds up the next",
         "slow the flow that fills it",
         "raise the shaper's rate",
         "take netem's delay away, if that is what they wait for",
@@ -84,9 +94,14 @@ pub(crate) static RULE: Rule = Rule {
         &BUSY,
         &HEAVY_LOSS,
         &LEAST_AGAIN,
+        &LINE,
+        &FRAME_HEADERS,
     ],
     finds: Finds::Look(find),
 };
+
+/// Bytes of a megabit.
+const BYTES_OF_MEGABIT: f64 = 125_000.0;
 
 /// Packets from which on they are spoken of in the plural.
 const SEVERAL: f64 = 1.5;
@@ -203,12 +218,8 @@ fn matched<'m>(
         .copied()
         .filter(|f| f.process.as_ref().is_some_and(|p| lost.contains_key(&p.pid)))
         .collect();
-    let waited = Waited {
-        queue,
-        victim: words::who(victim),
-        seconds: flow_seconds(&suffering).unwrap_or(queue.seconds),
-        rate: queue.flow_rate(measures.model.look.seconds()),
-    };
+    let seconds = flow_seconds(&suffering).unwrap_or(queue.seconds);
+    let waited = Waited::new(measures, queue, words::who(victim), seconds);
     let filler = neighbour.then_some(first);
     let (said, proof) = match (queue.delay.filter(|_| queue.is_delay()), filler) {
         (Some(held), _) => (waited.by_delay(held), Proof::Read),
@@ -219,7 +230,7 @@ fn matched<'m>(
         title: said.title,
         text: said.text,
         evidence: waited.evidence(),
-        remedy: remedy(measures, queue, filler),
+        remedy: remedy(measures, &waited, filler),
     };
     let matched = Match::new(said.blamed, proof, move |_| wording.clone());
     let copes = waited.seconds < COPED.value;
@@ -246,18 +257,14 @@ fn passing<'m>(
     if first.thread.is_some() || queue.is_delay() || !of_host {
         return None;
     }
-    let waited = Waited {
-        queue,
-        victim: behind.name(),
-        seconds: flow_seconds(&behind.flows).unwrap_or(queue.seconds),
-        rate: queue.flow_rate(measures.model.look.seconds()),
-    };
+    let seconds = flow_seconds(&behind.flows).unwrap_or(queue.seconds);
+    let waited = Waited::new(measures, queue, behind.name(), seconds);
     let said = waited.by_neighbour(measures, first, share);
     let wording = Wording {
         title: said.title,
         text: said.text + " Neither is sent by a process that is seen here: they pass through.",
         evidence: waited.evidence(),
-        remedy: remedy(measures, queue, Some(first)),
+        remedy: remedy(measures, &waited, Some(first)),
     };
     let matched = Match::new(said.blamed, waited.proof(), move |_| wording.clone());
     let mut matched = losses::of_measure(measures, matched, queue.object(), Losses::new(), None);
@@ -278,9 +285,36 @@ struct Waited<'m> {
     victim: String,
     seconds: f64,
     rate: f64,
+    /// Its packets are joined segments.
+    joined: Option<SuperPackets>,
+    /// Bytes a second that its link carries, as its driver says.
+    link_rate: Option<f64>,
 }
 
-impl Waited<'_> {
+impl<'m> Waited<'m> {
+    fn new(measures: &'m Measures<'m>, queue: &'m Queue<'m>, victim: String, seconds: f64) -> Self {
+        let model = measures.model;
+        let rate = queue.flow_rate(model.look.seconds());
+        let joined = super_packets(model, queue, rate).filter(|_| !queue.is_delay());
+        let interface = queue.interface();
+        // A device made of software says a speed that nothing keeps to.
+        let is_it = |it: &&Link| (it.netns, it.index) == interface && it.kind.is_empty();
+        let link = model.net.links.iter().find(is_it);
+        let settings = model.net.settings.get(&interface).filter(|_| link.is_some());
+        let megabits = settings.and_then(|it| it.speed_mbit);
+        let link_rate = megabits.map(|it| f64::from(it) * BYTES_OF_MEGABIT);
+        Self { queue, victim, seconds, rate, joined, link_rate }
+    }
+
+    /// What else holds them: their length, and the link itself.
+    fn besides(&self) -> String {
+        let mut text = self.joined.as_ref().map_or_else(String::new, SuperPackets::text);
+        if let Some(link_rate) = self.link_rate.filter(|it| self.rate >= LINE.value * it) {
+            text += &format!(" Its link carries {}, and no more.", bits(link_rate));
+        }
+        text
+    }
+
     /// Packet events and the kernel's backlog agree, or the backlog alone says so.
     fn proof(&self) -> Proof {
         if self.queue.sojourn.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness }
@@ -332,9 +366,10 @@ impl Waited<'_> {
                 self.queue.last.interface
             ),
             text: format!(
-                "{}; the queue never empties. {} of what leaves is {by}'s.",
+                "{}; the queue never empties. {} of what leaves is {by}'s.{}",
                 self.stands(),
-                words::percent(share)
+                words::percent(share),
+                self.besides()
             ),
             blamed: match first.thread {
                 Some(thread) => culprit(measures.model, thread),
@@ -353,8 +388,9 @@ impl Waited<'_> {
                 words::seconds(self.seconds)
             ),
             text: format!(
-                "{}; the queue never empties. More is sent than its rate lets through.",
-                self.stands()
+                "{}; the queue never empties. More is sent than its rate lets through.{}",
+                self.stands(),
+                self.besides()
             ),
             blamed: Culprit::setting(
                 format!("{} of {interface}", last.kind),
@@ -385,6 +421,11 @@ impl Waited<'_> {
         if let Some(set) = queue.last.rate_bytes {
             evidence.push(Evidence::new("rate set", set as f64, "bytes/s", "rtnetlink"));
         }
+        if let Some(link_rate) = self.link_rate {
+            let source = "ethtool: link modes";
+            evidence.push(Evidence::new("speed of the link", link_rate, "bytes/s", source));
+        }
+        evidence.extend(self.joined.as_ref().map(SuperPackets::evidence));
         if queue.delay.is_some() {
             let delay = queue.delay_seconds() * 1e3;
             evidence.push(Evidence::new("delay set", delay, "ms", "rtnetlink"));
@@ -415,7 +456,12 @@ fn delayed(queue: &Queue<'_>, held: &QdiscSample) -> String {
     text
 }
 
-fn remedy(measures: &Measures<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>>) -> Vec<Remedy> {
+fn remedy(
+    measures: &Measures<'_>,
+    waited: &Waited<'_>,
+    filler: Option<&Sender<'_>>,
+) -> Vec<Remedy> {
+    let queue = waited.queue;
     let tc = command_in(measures.model, queue.last.netns, "tc");
     if let Some(held) = queue.delay.filter(|_| queue.is_delay()) {
         return vec![undelayed(&tc, held)];
@@ -425,6 +471,7 @@ fn remedy(measures: &Measures<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>
         remedy.extend(apart(&tc, queue.last));
     }
     remedy.extend(shorter(&tc, queue, measures.model.look.seconds()));
+    remedy.extend(waited.joined.as_ref().map(|it| it.remedy(measures.model)));
     if let Some(thread) = filler.and_then(|sender| sender.thread) {
         remedy.push(pause(thread));
     }

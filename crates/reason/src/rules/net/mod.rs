@@ -1,7 +1,7 @@
 //! What holds network traffic back: the ladder of its rules.
 //!
 //! The order is the order of proof. A server that does not accept, a packet that this very host dropped (by its filter, for want
-//! of room in a table, a backlog or a tap), a name server that does not answer, a neighbour that does not
+//! of room in a table, a ring, a backlog or a tap), a name server that does not answer, a neighbour that does not
 //! answer ARP and a socket that drops are read from their own counters and tables (a name server first: it has a way out of its
 //! own); so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A
 //! window that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
@@ -36,12 +36,14 @@ mod queued_questions;
 pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
 mod retransmits;
+pub(crate) mod ring_full;
 #[cfg(test)]
 pub(crate) mod scenes;
 pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
 pub(crate) mod socket_full;
 mod standing_queue;
+mod super_packets;
 pub(crate) mod tap_full;
 #[cfg(test)]
 mod tests;
@@ -55,6 +57,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &conntrack_full::RULE,
     &filter_drop::RULE,
+    &ring_full::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,
     &dns_timeout::RULE,

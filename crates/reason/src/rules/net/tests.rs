@@ -4,7 +4,7 @@
 
 use super::scenes::*;
 use crate::facts::*;
-use crate::rules::scenes::LOOK_NS;
+use crate::rules::scenes::{LOOK_NS, fact};
 use crate::rules::wording::Severity;
 
 #[test]
@@ -194,4 +194,65 @@ fn losses_behind_a_set_delay_are_no_queue() {
     };
     assert_eq!(said(delayed(None, 101)), ["net.loss"]);
     assert_eq!(said(queue(90)), ["net.local_queue"], "a full queue loses by itself");
+}
+
+/// The driver of eth0, whose kind and speed are given, with TSO on or off.
+fn driver(kind: &str, speed_mbit: u32, tso: bool) -> Vec<Fact> {
+    let link = Link {
+        netns: 1,
+        index: 2,
+        name: "eth0".into(),
+        kind: kind.into(),
+        mtu: 1_500,
+        ..Link::default()
+    };
+    let settings = LinkSettings {
+        netns: 1,
+        interface: "eth0".into(),
+        index: 2,
+        speed_mbit: Some(speed_mbit),
+        features: [("tx-tcp-segmentation".to_string(), tso)].into(),
+        ..LinkSettings::default()
+    };
+    vec![fact(Body::Link(link)), fact(Body::LinkSettings(settings))]
+}
+
+/// The same packets, each so many bytes long.
+fn of_bytes(mut facts: Vec<Fact>, each: u64) -> Vec<Fact> {
+    for fact in &mut facts {
+        if let Body::QdiscSample(sample) = &mut fact.body {
+            sample.backlog_bytes = sample.backlog_packets * each;
+        }
+    }
+    facts
+}
+
+#[test]
+fn joined_segments_in_a_slow_queue_are_said_and_sent_one_by_one() {
+    let said = |each: u64, tso: bool| {
+        let mut facts = of_bytes(queue(290), each);
+        facts.extend(driver("veth", 10_000, tso));
+        findings(facts).remove(0)
+    };
+    let found = said(60_000, true);
+    assert!(found.text.contains("segments leave joined (TSO): one alone takes"), "{}", found.text);
+    let off = found.remedy.iter().find(|it| it.command == "ethtool -K eth0 tso off").unwrap();
+    assert_eq!(off.undo, "ethtool -K eth0 tso on");
+    for (each, tso) in [(1_514, true), (60_000, false)] {
+        let found = said(each, tso);
+        assert!(!found.text.contains("joined"), "{}", found.text);
+        assert!(found.remedy.iter().all(|it| !it.command.contains("ethtool")));
+    }
+}
+
+#[test]
+fn a_link_at_its_speed_is_said_and_a_device_of_software_has_none() {
+    let said = |kind: &str, speed: u32| {
+        let mut facts = queue(290);
+        facts.extend(driver(kind, speed, false));
+        findings(facts).remove(0).text
+    };
+    assert!(said("", 5).ends_with("Its link carries 5mbit, and no more."), "{}", said("", 5));
+    assert!(!said("", 1_000).contains("Its link carries"));
+    assert!(!said("veth", 5).contains("Its link carries"));
 }
