@@ -21,7 +21,8 @@ pub(super) mod addresses;
 mod attributes;
 pub(super) mod ethtool;
 mod exchange;
-pub(super) mod filters;
+#[doc(hidden)]
+pub mod filters;
 mod generic;
 mod handles;
 #[doc(hidden)]
