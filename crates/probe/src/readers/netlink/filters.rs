@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 /// A filter: what it hangs on, where it steers, and its text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Filter {
+pub struct Filter {
     /// Interface index.
     pub index: u32,
     /// Qdisc or class that it hangs on.
@@ -21,7 +21,7 @@ pub(crate) struct Filter {
 
 /// A RTM_NEWTFILTER message behind its netlink header; `None` for what only belongs to a filter
 /// (a u32 hash table).
-pub(crate) fn filter(message: &[u8]) -> Option<Filter> {
+pub fn filter(message: &[u8]) -> Option<Filter> {
     let header = Header::parse(message)?;
     let found = attributes(message.get(Header::BYTES..)?);
     let kind = string(found.get(&TCA_KIND)?);
