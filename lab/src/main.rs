@@ -1,7 +1,7 @@
 //! `holdup-lab`: run it as root. See lab/README.md.
 //!
 //! Owns the command line and the order of a run: clean, list, run, score, write. What a trial is, is in
-//! `runner.rs`; what is right, in `judgement.rs`.
+//! `runner.rs`; what is right, in `judgement/`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
@@ -341,16 +341,21 @@ fn begin() -> Result<(Arc<AtomicBool>, std::fs::File)> {
     Ok((stop, only))
 }
 
-fn ask_while_dying(wanted: &Dying) -> Result<()> {
-    let (stop, _only) = begin()?;
-    let lab = Lab {
-        holdup: Some(find_holdup(wanted.holdup.as_deref())?),
+/// The lab of a run that has no recordings of its own.
+fn lab(holdup: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Lab> {
+    Ok(Lab {
+        holdup: Some(find_holdup(holdup)?),
         load_exe: beside("holdup-lab-load")?,
         dir: undo::JOURNAL_DIR.into(),
         stop,
         keep_recordings: None,
         look_seconds: None,
-    };
+    })
+}
+
+fn ask_while_dying(wanted: &Dying) -> Result<()> {
+    let (stop, _only) = begin()?;
+    let lab = lab(wanted.holdup.as_deref(), stop)?;
     let table = dying::run(&lab, &wanted.cause, wanted.times)?;
     say(&format!("\n{table}"));
     if !wanted.write_docs {
@@ -363,14 +368,7 @@ fn ask_while_dying(wanted: &Dying) -> Result<()> {
 
 fn watch_brief_faults(wanted: &Brief) -> Result<()> {
     let (stop, _only) = begin()?;
-    let lab = Lab {
-        holdup: Some(find_holdup(wanted.holdup.as_deref())?),
-        load_exe: beside("holdup-lab-load")?,
-        dir: undo::JOURNAL_DIR.into(),
-        stop,
-        keep_recordings: None,
-        look_seconds: None,
-    };
+    let lab = lab(wanted.holdup.as_deref(), stop)?;
     let page = brief::run(&lab, &home().join("scenarios"), &wanted.plan())?;
     say(&format!("\n{page}"));
     Ok(())

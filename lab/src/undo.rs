@@ -282,9 +282,11 @@ impl Journal {
         self.of_standing().values().cloned().collect()
     }
 
-    /// Removes the journal's file; call it when every guard is gone.
+    /// Removes the journal's file; call it when every guard is gone. What would not go stays in it, for the next run.
     pub fn close(&self) {
-        fs::remove_file(&self.path).ok();
+        if self.standing().is_empty() {
+            fs::remove_file(&self.path).ok();
+        }
     }
 }
 

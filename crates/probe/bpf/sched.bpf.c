@@ -366,7 +366,6 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	struct thread_state *thread;
 	struct wire_exec *exec;
 	__u32 zero = 0;
-	long bytes;
 
 	/* A thread that was not the first of its process has become it: its id is another now. */
 	if (!thread_states_in_hash && old_pid != task->pid) {
@@ -393,8 +392,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	exec->head.length = sizeof(*exec);
 	exec->head.at_ns = bpf_ktime_get_ns();
 	fill_ref(&exec->thread, task);
-	bytes = bpf_probe_read_kernel_str(exec->path, sizeof(exec->path), BPF_CORE_READ(binary, filename));
-	exec->path_bytes = bytes > 0 ? bytes : 0;
+	bpf_probe_read_kernel_str(exec->path, sizeof(exec->path), BPF_CORE_READ(binary, filename));
 	exec->inner_pid = innermost_pid(task);
 	exec->words_bytes = read_words(exec->words, task);
 	send(exec, sizeof(*exec));

@@ -182,10 +182,8 @@ struct wire_fork {
 struct wire_exec {
 	struct wire_head head;
 	struct wire_ref thread;
-	__u32 path_bytes;
-	__u32 inner_pid; /* in its innermost PID namespace */
 	__u32 words_bytes;
-	__u32 unused;
+	__u32 inner_pid; /* in its innermost PID namespace */
 	char path[256];
 	char words[WIRE_WORDS_BYTES]; /* its arguments from the program's own name on, each with its NUL; the first of them */
 };

@@ -54,9 +54,12 @@ class Run:
 
     def close(self):
         """Takes back what is left of it, with the folder."""
-        for what in self.journal.undo(0):
+        left = self.journal.undo(0)
+        for what in left:
             print(f"undo of the run: {what}", file=sys.stderr)
-        self.journal.close()
+        # What would not go stays in the journal, for the next run.
+        if not left:
+            self.journal.close()
 
 
 def become(account):

@@ -16,10 +16,6 @@ const CONNECTIONS_MAX: usize = 20_000;
 /// Of whom more speak with it a process is no client of theirs.
 const PARTNERS_MAX: usize = 8;
 
-/// Ports from here on are given to whoever asks for none, as net.ipv4.ip_local_port_range is set by default: who is bound there asks,
-/// and does not answer.
-const GIVEN_PORTS: u16 = 32_768;
-
 /// It takes datagrams of anybody at a port of its own.
 fn answers_datagrams(socket: &InetRef) -> bool {
     socket.protocol == "udp"

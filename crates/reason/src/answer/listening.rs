@@ -8,7 +8,7 @@
 //! Edit together: endpoints.rs of the probe (which bound sockets are reported), docs/json.md.
 
 use super::report::Listening;
-use crate::facts::{Endpoint, InetRef, ObjectRef};
+use crate::facts::{Endpoint, GIVEN_PORTS, InetRef, ObjectRef};
 use crate::model::Model;
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) fn listening(model: &Model) -> Option<Vec<Listening>> {
 /// It waits for connections, or for datagrams of anybody.
 fn answers(socket: &InetRef) -> bool {
     match socket.protocol.as_str() {
-        "udp" => socket.local.port() != 0 && socket.remote.port() == 0,
+        "udp" => (1..GIVEN_PORTS).contains(&socket.local.port()) && socket.remote.port() == 0,
         _ => socket.state == LISTEN,
     }
 }
@@ -106,6 +106,7 @@ mod tests {
                 endpoint(40, "named", socket(OWN, "udp", "10.0.0.1:53", "0.0.0.0:0", 7)),
                 endpoint(41, "curl", socket(OWN, "tcp", "10.0.0.1:4000", "10.0.0.2:80", 1)),
                 endpoint(42, "dig", socket(OWN, "udp", "10.0.0.1:4001", "10.0.0.2:53", 1)),
+                endpoint(44, "asker", socket(OWN, "udp", "0.0.0.0:40001", "0.0.0.0:0", 7)),
                 endpoint(43, "other", socket(7, "tcp", "0.0.0.0:81", "0.0.0.0:0", LISTEN)),
             ],
         );

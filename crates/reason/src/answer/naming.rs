@@ -36,9 +36,14 @@ pub(super) fn who(model: &Model, thread: &ThreadRef) -> Who {
     Who {
         container: known.map(|known| known.name.clone()),
         workload: known.map(|known| model.containers.workload(known)).unwrap_or_default(),
-        runs: programs::runs(&thread.comm, &model.threads.words(thread.pid)),
+        runs: runs(model, &thread.comm, thread),
         ..Who::thread(thread)
     }
+}
+
+/// What a thread's process runs, if a name does not say that.
+pub(super) fn runs(model: &Model, name: &str, thread: &ThreadRef) -> Option<String> {
+    programs::runs(name, &model.threads.words(thread))
 }
 
 /// Says whose a culprit is: of a process by its groups, else by the group that is to blame itself.
@@ -54,16 +59,8 @@ pub(super) fn add_workload(model: &Model, finding: &mut Finding) {
 /// A process by name and number.
 pub(super) fn by_name(who: &Who) -> String {
     match who.pid {
-        Some(pid) => format!("{} {pid}", called(who)),
-        None => called(who),
-    }
-}
-
-/// A name with what runs under it: `git pack-objects`.
-pub(super) fn called(who: &Who) -> String {
-    match &who.runs {
-        Some(runs) => format!("{} {runs}", who.name),
-        None => who.name.clone(),
+        Some(pid) => format!("{} {pid}", who.called()),
+        None => who.called(),
     }
 }
 

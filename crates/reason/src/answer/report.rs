@@ -379,6 +379,14 @@ impl Who {
             ..Self::default()
         }
     }
+
+    /// Its name with what runs under it: `git pack-objects`.
+    pub fn called(&self) -> String {
+        match &self.runs {
+            Some(runs) => format!("{} {runs}", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// A named cause.

@@ -2,7 +2,7 @@
 //!
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
-use super::naming::{by_name, called};
+use super::naming::by_name;
 use super::own::Own;
 use super::places;
 use super::report::*;
@@ -270,12 +270,12 @@ fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
     match &end.who {
         // What it runs: its own is only what it does itself.
         Some(by) if end.chain.first().is_some_and(|link| link.who.pid != by.pid) => {
-            format!("{name} works: {share} of the time, most of it in {}.", called(by))
+            format!("{name} works: {share} of the time, most of it in {}.", by.called())
         }
         Some(by) if !name.starts_with(&by.name) => {
             format!(
                 "{name} works: {share} of the time is its own work, most of it in {}.",
-                called(by)
+                by.called()
             )
         }
         _ => format!("{name} works: {share} of the time is its own work."),

@@ -168,6 +168,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     let (kind, who) = acts(end);
     let who = who.map(|thread| Who {
+        runs: naming::runs(model, &process_name(model, thread), thread),
         name: process_name(model, thread),
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
         ..naming::who(model, thread)

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+/// UDP ports from here on are given to whoever asks for none, as net.ipv4.ip_local_port_range is set by default: who is bound there
+/// asks, and does not answer.
+pub const GIVEN_PORTS: u16 = 32_768;
+
 /// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

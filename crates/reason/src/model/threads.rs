@@ -6,7 +6,7 @@
 use super::push::{Push, Series};
 use super::thread_key::{Lives, ThreadKey};
 use crate::facts::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The threads of a look.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Threads {
     pub(crate) forks: Series<Fork>,
     /// New programs.
     pub(crate) execs: Series<Exec>,
+    /// Where the last of each process stands in `execs`.
+    executed: HashMap<u32, usize>,
     /// Ended threads.
     pub(crate) exits: Series<Exit>,
     /// Stop signals.
@@ -150,17 +152,22 @@ impl Threads {
         self.by_id.get(&thread.tid).or_else(|| self.by_id.get(&thread.pid))
     }
 
-    /// The words of the command line that a process was started with last, its own name first; empty if they are not known.
-    pub fn words(&self, pid: u32) -> Vec<&str> {
-        let executed = self.execs.iter().rev().find(|(_, exec)| exec.thread.pid == pid);
-        let words = executed.map(|(_, exec)| &exec.words).filter(|words| !words.is_empty());
-        match (words, self.by_id.get(&pid)) {
-            (Some(words), _) => words.iter().map(String::as_str).collect(),
-            (None, Some(known)) => {
-                known.command.split(' ').filter(|word| !word.is_empty()).collect()
-            }
-            (None, None) => Vec::new(),
+    /// The words of the command line that a thread's process was started with last, its own name first; empty if they are not
+    /// known, or are of another process that had the number.
+    pub fn words(&self, thread: &ThreadRef) -> Vec<&str> {
+        // Of a thread that is not the first the start is its own.
+        let is_it = |known: &ThreadRef| {
+            let starts = [thread.start_ns, known.start_ns];
+            thread.tid != thread.pid || starts.contains(&0) || starts[0] == starts[1]
+        };
+        let last = self.executed.get(&thread.pid).and_then(|at| self.execs.get(*at));
+        let executed = last.map(|(_, exec)| exec).filter(|exec| is_it(&exec.thread));
+        if let Some(exec) = executed.filter(|exec| !exec.words.is_empty()) {
+            return exec.words.iter().map(String::as_str).collect();
         }
+        let known = self.by_id.get(&thread.pid).filter(|known| is_it(&known.thread));
+        let command = known.map_or("", |known| known.command.as_str());
+        command.split(' ').filter(|word| !word.is_empty()).collect()
     }
 }
 
@@ -189,6 +196,7 @@ impl Push<Fork> for Threads {
 impl Push<Exec> for Threads {
     fn push(&mut self, at: Ns, exec: Exec) {
         self.name(&exec.thread);
+        self.executed.insert(exec.thread.pid, self.execs.len());
         self.execs.push((at, exec));
     }
 }

@@ -1,7 +1,8 @@
 //! What a process runs, by its command line, where its name does not say that: a subcommand, a script, a module, a class.
 //!
 //! Ten processes called `git` or `python3` are told apart by it. Must not: repeat what whoever started it wrote into the program's
-//! text itself (`-c`, `-e`), nor values of options. Rejected: showing the whole command line: it may hold secrets, and is long.
+//! text itself (`-c`, `-e`), nor values of options: behind one that is not known may stand its value, which may be a password, so of a
+//! tool with subcommands nothing is said then. Rejected: showing the whole command line: it may hold secrets, and is long.
 
 /// How the command line of a program is read.
 pub struct CommandLine {
@@ -13,6 +14,8 @@ pub struct CommandLine {
     pub inline: &'static [&'static str],
     /// Options whose value is what it runs.
     pub names_it: &'static [&'static str],
+    /// Options without a value; of interpreters all that are not named otherwise.
+    pub flags: Option<&'static [&'static str]>,
     /// One-letter options may stand together in one word.
     pub letters_together: bool,
     /// What it runs is a class with its packages before it.
@@ -29,12 +32,13 @@ impl CommandLine {
         with_value: &[],
         inline: &[],
         names_it: &[],
+        flags: Some(&[]),
         letters_together: false,
         is_class: false,
     };
 
     /// The next word that is no option is a script.
-    pub const SCRIPT: Self = Self { letters_together: true, ..Self::SUBCOMMAND };
+    pub const SCRIPT: Self = Self { flags: None, letters_together: true, ..Self::SUBCOMMAND };
 
     /// What it runs; none if that does not stand there.
     pub(super) fn runs(&self, words: &[&str]) -> Option<String> {
@@ -50,9 +54,17 @@ impl CommandLine {
                 rest.next();
             } else if !word.starts_with(['-', '+']) {
                 return self.name(word);
+            } else if !self.stands_alone(word) {
+                return None;
             }
         }
         None
+    }
+
+    /// Whether the next word is surely not the value of an option.
+    fn stands_alone(&self, word: &str) -> bool {
+        let says_so = word.contains('=') || word.starts_with("--no-");
+        self.flags.is_none_or(|flags| says_so || flags.contains(&word))
     }
 
     fn is(&self, word: &str, option: &str) -> bool {
@@ -122,6 +134,9 @@ mod tests {
     #[test]
     fn the_programs_own_text_is_no_name_and_a_program_without_either_has_none() {
         for line in [
+            "kubectl --token secret get pods",
+            "npm --otp 123456 publish",
+            "git --unheard-of value gc",
             "bash -c sleep",
             "python3 -Ic print(1)",
             "perl -we 1",

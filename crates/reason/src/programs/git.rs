@@ -18,6 +18,7 @@ pub(super) static GIT: Program = Program {
             "--exec-path",
             "--config-env",
         ],
+        flags: Some(&["-p", "-P", "--paginate", "--bare", "--literal-pathspecs"]),
         ..CommandLine::SUBCOMMAND
     }),
     ..Program::UNKNOWN

@@ -75,8 +75,9 @@ pub static JAVA: Program = Program {
             "--add-reads",
         ],
         names_it: &["-jar", "-m", "--module"],
+        letters_together: false,
         is_class: true,
-        ..CommandLine::SUBCOMMAND
+        ..CommandLine::SCRIPT
     }),
     ..Program::UNKNOWN
 };

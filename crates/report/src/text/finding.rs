@@ -315,11 +315,7 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
 
 /// A participant by name, with what runs under it, and number.
 pub(crate) fn who(who: &Who, width: usize) -> String {
-    let name = match &who.runs {
-        Some(runs) => format!("{} {runs}", who.name),
-        None => who.name.clone(),
-    };
-    let name = escape::name(&name, width.saturating_sub(8));
+    let name = escape::name(&who.called(), width.saturating_sub(8));
     match (who.pid, who.tid) {
         (Some(outer), Some(tid)) => format!("{name} {} thread {tid}", pid(outer, who.inner_pid)),
         (Some(outer), None) => format!("{name} {}", pid(outer, who.inner_pid)),

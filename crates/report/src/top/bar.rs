@@ -80,13 +80,14 @@ fn share_out(all: &mut [Segment], width: usize) {
     }
 }
 
-/// The bar in words: `lock 4.9 s, disk 1.2 s: all of 6.1 s; of 412 threads the rest, 2,054 s, was idle`, as much as there is room for.
+/// The bar in words: `lock 4.9 s + disk 1.2 s = 6.1 s, of 2,060 s of all threads`, as much as there is room for.
 pub(super) fn in_words(report: &Report, all: &[Segment], width: usize) -> String {
     let sum: f64 = all.iter().map(|it| it.seconds).sum();
     if all.is_empty() || sum <= 0.0 {
-        return match text::sees_less(report) {
-            true => "Single waits were not seen here.".into(),
-            false => "Nobody waited or worked for anybody.".into(),
+        return match (report.accounting.wall_seconds > 0.0, text::sees_less(report)) {
+            (false, _) => String::new(),
+            (true, true) => "Nobody waited or worked, as far as holdup could see.".into(),
+            (true, false) => "Nobody waited or worked for anybody.".into(),
         };
     }
     let end = format!(" = {}", figures::seconds(sum));

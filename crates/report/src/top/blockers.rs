@@ -79,7 +79,8 @@ fn of_end(report: &Report, at: usize, end: &AnswerEnd, all: &mut Vec<Blocker>) {
                 holder: next.who.clone(),
                 holds: link.waits_on.clone(),
                 seconds: waiter.1,
-                longest_seconds: waiter.1,
+                // A link says how long within the window, and not since when.
+                longest_seconds: 0.0,
                 waiters: vec![waiter],
                 left_out: 0,
                 end: at,
@@ -191,7 +192,6 @@ impl Blocker {
             None => self.waiters.push((who, seconds)),
         }
         self.seconds = self.waiters.iter().map(|(_, seconds)| seconds).sum();
-        self.longest_seconds = self.longest_seconds.max(seconds);
     }
 
     /// Who waits, as written.
@@ -201,7 +201,9 @@ impl Blocker {
     }
 
     fn ring<'r>(&self, report: &'r Report) -> Option<&'r [Link]> {
-        ring(report, &finding_of(report, report.answer.ends.get(self.end)?)?.chain)
+        let links = ring(report, &finding_of(report, report.answer.ends.get(self.end)?)?.chain)?;
+        // Who waits behind a ring is not of it.
+        links.iter().any(|link| link.waits_on == self.holds).then_some(links)
     }
 
     /// Who he is, what he holds, who waits, and what he waits for himself.
@@ -210,8 +212,10 @@ impl Blocker {
         let Some(end) = report.answer.ends.get(self.end) else { return };
         let label = if end.end == EndKind::Lock && !self.is_hop { "holds" } else { "over" };
         page.labelled(label, &object(&self.holds, page.columns_labelled()));
-        let longest = figures::seconds(self.longest_seconds);
-        page.labelled("since", &format!("{longest}: the longest wait for it"));
+        if !self.is_hop {
+            let longest = figures::seconds(self.longest_seconds);
+            page.labelled("since", &format!("{longest}: the longest wait for it"));
+        }
         page.labelled("costs", &format!("{} in this window", figures::seconds(self.seconds)));
         let waiter = |(who, seconds): &(String, f64)| match self.is_hop {
             true => format!("{who} ({})", figures::seconds(*seconds)),

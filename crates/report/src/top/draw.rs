@@ -13,7 +13,7 @@ use super::rows::{self, Row, View};
 use super::state::{From, Over, State};
 use super::window::Mark;
 use crate::text::escape;
-use crate::text::page::{Piece, Tone, wrap};
+use crate::text::page::{Page, Piece, Tone, wrap};
 use holdup_reason::answer::Report;
 use holdup_reason::model::figures;
 use ratatui_core::buffer::Buffer;
@@ -249,7 +249,7 @@ fn panes(state: &State, body: Rect, painter: &mut Painter<'_>, drawn: &mut Drawn
         (Some(report), _) if state.is_quiet() => Some(quiet::nothing(state, report, width)),
         (Some(report), _) if rows.is_empty() => Some(quiet::empty(state, report, width)),
         (Some(report), Over::Whole) => {
-            Some(rows::detail(&rows[state.row(&rows)], report, true, width))
+            Some(detail(state, &rows[state.row(&rows)], report, true, width))
         }
         (Some(_), Over::Nothing) => None,
     };
@@ -271,7 +271,7 @@ fn panes(state: &State, body: Rect, painter: &mut Painter<'_>, drawn: &mut Drawn
     }
     let x = body.x + list_width + 2;
     let detail = Rect::new(x, body.y, body.right() - x, body.height);
-    let lines = rows::detail(&rows[state.row(&rows)], report, false, detail.width.into());
+    let lines = self::detail(state, &rows[state.row(&rows)], report, false, detail.width.into());
     drawn.detail = detail;
     drawn.scroll_max = painter.page(detail, &lines, state.chosen.scroll);
 }
@@ -336,6 +336,25 @@ fn whole(seconds: f64) -> String {
 }
 
 /// What there is to say, or the keys that matter.
+/// Of the chosen row; of the past it says that a command may meet another process by now.
+fn detail(
+    state: &State,
+    row: &Row,
+    report: &Report,
+    is_whole: bool,
+    width: usize,
+) -> Vec<Vec<Piece>> {
+    let mut page = Page::new(width, false);
+    if state.is_past() {
+        page.paragraph(
+            "Of the past: before a command is run, see whether its process is still the same.",
+        );
+    }
+    let mut lines = page.lines();
+    lines.append(&mut rows::detail(row, report, is_whole, width));
+    lines
+}
+
 fn foot(state: &State, area: Rect, painter: &mut Painter<'_>) {
     let y = area.bottom() - 1;
     let unseen = (state.unseen > 0).then(|| {

@@ -144,7 +144,9 @@ impl Group {
             }
         }
         page.labelled("works", &format!("{} of its own", figures::seconds(self.works_seconds)));
-        let left_out: f64 = report.left_out.iter().filter_map(|it| it.wait_seconds).sum();
+        // A finding's victims are those of its ends.
+        let of_ends = report.left_out.iter().filter(|it| it.list.starts_with("/answer/ends/"));
+        let left_out: f64 = of_ends.filter_map(|it| it.wait_seconds).sum();
         if left_out > 0.0 {
             let text = format!(
                 "{} of waits are in no group here: lists are bounded",
@@ -152,9 +154,10 @@ impl Group {
             );
             page.labelled("beside", &text);
         }
-        if let Some(own) =
-            report.container.as_ref().filter(|own| self.name.contains(own.name.as_str()))
-        {
+        if let Some(own) = report.container.as_ref().filter(|own| {
+            let last = self.name.rsplit(['/', ' ']).next();
+            self.name == own.name || last == Some(own.name.as_str())
+        }) {
             page.gap();
             card::render(own, report.window.seconds, page);
         }

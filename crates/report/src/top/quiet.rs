@@ -202,11 +202,11 @@ pub(super) fn help(state: &State, width: usize) -> Vec<Vec<Piece>> {
     ] {
         page.row(&mark.drawn().0.to_string(), what, Tone::Plain);
     }
-    page.row("|", "windows are missing here: nobody looked", Tone::Plain);
+    page.row("|", "windows are missing here: not looked, not saved, or not shown", Tone::Plain);
     page.gap();
     page.paragraph(
-        "s/s: seconds that all who wait lost in a second. A time with a + behind it is at least so long: it was there when the look began. holdup \
-         looks only: no key of this screen changes anything on the host.",
+        "s/s: seconds that all who wait lost in a second. A time is that of the windows in which it was found, one after another, or its longest wait if \
+         that is more; with a + it was there in the first window that is known, and may be older. holdup looks only: no key of this screen changes anything on the host.",
     );
     if let Some(report) = state.report() {
         page.gap();

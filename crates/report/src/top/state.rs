@@ -103,6 +103,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether what is shown may be over by now.
+    pub(super) fn is_past(&self) -> bool {
+        self.from == From::Past || self.ended.is_some() || self.at + 1 < self.windows.len()
+    }
+
     /// Before the first window.
     pub(super) fn new(whom: String, from: From, zone: TimeZone) -> Self {
         let chosen = Chosen {
@@ -258,6 +263,7 @@ impl State {
     pub(super) fn act(&mut self, action: Action) -> Then {
         // Said until the next key.
         self.notice = None;
+        self.unseen = 0;
         match action {
             Action::Quit if self.chosen.over == Over::Help => self.over(Over::Nothing),
             Action::Quit => return Then::End,

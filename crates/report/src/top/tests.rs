@@ -128,7 +128,6 @@ fn every_view_of_every_kind_of_answer_fits_every_screen() {
                     for has_colour in [false, true] {
                         let shown = show(&mut state, size, has_colour);
                         let text = shown.text();
-                        assert!(text.lines().count() == usize::from(size.1));
                         assert!(
                             text.contains("q end")
                                 || text.contains("Esc")

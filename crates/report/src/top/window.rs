@@ -143,13 +143,14 @@ impl Window {
 
     /// Takes the answer that was made from its recording.
     pub(super) fn take(&mut self, made: Result<Box<Report>, String>) {
-        self.content = match made {
+        match made {
             Ok(report) => {
-                self.keys.append(&mut keys(&report));
-                Content::Here(report)
+                // What was saved in short is of whom was looked at then, not of whom is asked for now.
+                let made = Self::of(report);
+                (self.mark, self.keys, self.content) = (made.mark, made.keys, made.content);
             }
-            Err(why) => Content::Failed(why),
-        };
+            Err(why) => self.content = Content::Failed(why),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A file that is waited for: to be there, or to have a text in it, whoever writes it.
 //!
-//! The folder is watched, because the file may not be there yet, or be replaced as a log is. Of a file that grows only what is new is
+//! The folder is watched, because the file may not be there yet, or be replaced as a log is, and the file is looked at twice a second
+//! all the same, because a network file system reports nothing. Of a file that grows only what is new is
 //! read; one that was replaced or emptied is read from its begin. Must not: hold the file open, which would keep a disk full.
 
 use crate::failure::Failure;

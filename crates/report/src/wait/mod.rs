@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// At least so often it is looked whether an answer is there, and at the file.
 const TICK: Duration = Duration::from_millis(500);
+/// Of why a hook failed, as much is said.
+const HOOK_CHARACTERS: usize = 200;
 
 /// What is waited for.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<u8, Failure> {
             let text = format!("{} after {}.", done.text, figures::seconds(seconds));
             source.say(&text);
             let status = done.exit_status;
-            hook(wanted, &News { event: "done", text: &text, seconds, exit_status: status })?;
+            hook(wanted, &News { event: "done", text: &text, seconds, exit_status: status });
             return Ok(status.unwrap_or_default());
         }
         if asks_why_after.is_some_and(|after| begin.elapsed() >= after) {
@@ -101,7 +103,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<u8, Failure> {
                 source.name(),
                 figures::seconds(seconds)
             ));
-            hook(wanted, &News { event: "why", text: &text, seconds, exit_status: None })?;
+            hook(wanted, &News { event: "why", text: &text, seconds, exit_status: None });
             why = None;
         }
         let left = asks_why_after.map_or(TICK, |after| after.saturating_sub(begin.elapsed()));
@@ -248,8 +250,10 @@ fn look(pid: Option<u32>) -> Result<Receiver<String>, Failure> {
     Ok(answer)
 }
 
-fn hook(wanted: &Wanted, news: &News<'_>) -> Result<(), Failure> {
-    let line = serde_json::to_string(news)
-        .map_err(|error| Failure::look(format!("cannot write JSON: {error}"), ""))?;
-    hook::run(&wanted.hook, line).map_err(|why| Failure::look(why, ""))
+/// Its failure is said, and changes nothing: a command's status stays its own.
+fn hook(wanted: &Wanted, news: &News<'_>) {
+    let line = serde_json::to_string(news).map_err(|why| format!("cannot write JSON: {why}"));
+    if let Err(why) = line.and_then(|line| hook::run(&wanted.hook, line)) {
+        let _ = writeln!(std::io::stderr(), "holdup: {}", escape::prose(&why, HOOK_CHARACTERS));
+    }
 }

@@ -41,13 +41,13 @@ fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
 /// Of a look. One that could not see who waits knows of no trouble, and not that there is none.
 pub(crate) fn of_look(report: &Report) -> Checked {
     let checked = of(report.findings.iter().map(Said::of));
-    let is_blind = report.caveats.iter().any(|caveat| caveat.code == "blind.kernel_events");
-    match checked.status == 0 && is_blind {
-        true => unknown(
-            "nobody watches whose state this user may read, and without root a look does not see who waits: \
-             run it by sudo",
-        ),
-        false => checked,
+    let blind = report.caveats.iter().find(|caveat| caveat.code == "blind.kernel_events");
+    match blind {
+        Some(blind) if checked.status == 0 => unknown(&format!(
+            "nobody watches whose state this user may read, and a look does not see all who wait: {}",
+            escape::prose(&blind.text, TITLE_CHARACTERS).replace('|', "/"),
+        )),
+        _ => checked,
     }
 }
 

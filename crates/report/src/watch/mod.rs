@@ -25,7 +25,7 @@ use event_line::{Line, OutputLine};
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
-use holdup_reason::answer::{Report, ReportHost, SCHEMA};
+use holdup_reason::answer::{ReportHost, SCHEMA};
 use holdup_reason::model::figures;
 use jiff::tz::TimeZone;
 use outputs::figures::{Figures, Now};
@@ -168,7 +168,7 @@ impl Watch {
                 if !std::mem::take(&mut has_loaded) {
                     let least_ns = self.pace.least_wait_ns();
                     let every = self.pace.take(seconds, spent, self.settings.budget_percent);
-                    self.say_least_wait(100.0 * spent / seconds.max(f64::MIN_POSITIVE), least_ns);
+                    self.say_least_wait(least_ns);
                     self.say_pace(every);
                     if every > 1 {
                         break every;
@@ -204,10 +204,12 @@ impl Watch {
         let write = self.recorder.take(entry, bytes);
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
         self.figures.window(&report);
+        // Each line says which host; what it answers at is in the recordings.
+        let host = ReportHost { listening: None, ..report.host.clone() };
         for event in events {
             self.state.sequence += 1;
             self.figures.event(event.event);
-            self.reach(&event, &report, recording.clone());
+            self.reach(&event, host.clone(), recording.clone());
         }
         let end_ns = report.window.begin_unix_ns + (report.window.seconds * 1e9) as u64;
         let age_ns = end_ns.saturating_sub(self.state.looked_unix_ns);
@@ -215,7 +217,7 @@ impl Watch {
             self.state.looked_unix_ns = end_ns;
             self.store.state(&self.state);
         }
-        self.say_failures(end_ns, &report.host);
+        self.say_failures(end_ns, &host);
         self.outputs.metrics(|| self.figures.text(&self.now()));
         self.alive.status(self.status());
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
@@ -223,13 +225,11 @@ impl Watch {
     }
 
     /// Says an event to whoever is to know it.
-    fn reach(&mut self, event: &Event, report: &Report, recording: Option<String>) {
+    fn reach(&mut self, event: &Event, host: ReportHost, recording: Option<String>) {
         // Where standard output is the journal too, a line there would be a second entry.
         if !(self.outputs.has_journald() && outputs::journald::is_stdout()) {
             say_event(event);
         }
-        // Each line says which host; what it answers at is in the recordings.
-        let host = ReportHost { listening: None, ..report.host.clone() };
         let line = Line::of(self.state.sequence, event, host, recording);
         self.store.line(&line);
         self.outputs.event(Message::of(event, &line));
@@ -241,7 +241,7 @@ impl Watch {
             open: self.state.over_time.open().map(|(_, said)| said).collect(),
             memory_bytes: self.recorder.size().1 as u64,
             ring_bytes: self.store.ring_bytes(),
-            unwritten: self.store.unwritten,
+            unwritten: self.store.lost(),
             outputs: self.outputs.states(),
         }
     }
@@ -323,13 +323,14 @@ impl Watch {
     }
 
     /// Says from which length on waits are reported now, if that has changed.
-    fn say_least_wait(&self, percent: f64, before_ns: u64) {
+    fn say_least_wait(&self, before_ns: u64) {
         let least_ns = self.pace.least_wait_ns();
         if least_ns == before_ns {
             return;
         }
         let took = format!(
-            "looking took {percent:.1} % of a CPU, of {} % that it may",
+            "looking took {:.1} % of a CPU, of {} % that it may",
+            self.pace.decided_percent(),
             self.settings.budget_percent
         );
         say(&match least_ns {

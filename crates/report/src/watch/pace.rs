@@ -25,6 +25,8 @@ pub(super) struct Pace {
     windows: VecDeque<(f64, f64)>,
     /// Index of [`LEAST_WAIT_NS`].
     level: usize,
+    /// By which price it was last decided, in percent of a CPU.
+    decided_percent: f64,
 }
 
 impl Pace {
@@ -35,6 +37,7 @@ impl Pace {
             self.windows.pop_front();
         }
         let percent = self.percent();
+        self.decided_percent = percent;
         if percent > budget_percent && self.level + 1 < LEAST_WAIT_NS.len() {
             self.go_to(self.level + 1);
             return 1;
@@ -59,6 +62,11 @@ impl Pace {
     /// Shorter waits are only counted.
     pub(super) fn least_wait_ns(&self) -> u64 {
         LEAST_WAIT_NS[self.level]
+    }
+
+    /// The price by which it was last decided, in percent of a CPU.
+    pub(super) fn decided_percent(&self) -> f64 {
+        self.decided_percent
     }
 
     /// Share of one CPU, in percent.

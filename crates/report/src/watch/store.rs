@@ -60,6 +60,8 @@ pub(super) struct Store {
     ring_bytes: Arc<AtomicU64>,
     /// Pieces that found the queue full.
     pub unwritten: u64,
+    /// Pieces that the disk refused.
+    refused: Arc<AtomicU64>,
     /// Holds the lock.
     _lock: File,
 }
@@ -89,11 +91,13 @@ impl Store {
         let (queue, work) = sync_channel(QUEUE);
         let failed = Arc::new(Mutex::new(None));
         let ring_bytes = Arc::new(AtomicU64::new(0));
+        let refused = Arc::new(AtomicU64::new(0));
         let mut writer = Writer {
             held: ring::list(&folder).unwrap_or_default(),
             limits: settings.ring.clone(),
             failed: Arc::clone(&failed),
             ring_bytes: Arc::clone(&ring_bytes),
+            refused: Arc::clone(&refused),
             folder,
         };
         writer.count();
@@ -107,6 +111,7 @@ impl Store {
             failed,
             ring_bytes,
             unwritten: 0,
+            refused,
             _lock: lock,
         };
         Ok((store, state))
@@ -136,6 +141,11 @@ impl Store {
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(work) {
             self.unwritten += 1;
         }
+    }
+
+    /// Pieces that were not written since the start.
+    pub(super) fn lost(&self) -> u64 {
+        self.unwritten + self.refused.load(Ordering::Relaxed)
     }
 
     /// What the ring holds, bytes.
@@ -171,6 +181,7 @@ struct Writer {
     limits: RingSettings,
     failed: Arc<Mutex<Option<String>>>,
     ring_bytes: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -181,9 +192,9 @@ impl Writer {
                 Work::Line(line) => ("a finding", self.line(&line)),
                 Work::State(text) => ("the state", aside(&self.folder, STATE, text.as_bytes())),
             };
-            if let Err(error) = done
-                && let Ok(mut failed) = self.failed.lock()
-            {
+            let Err(error) = done else { continue };
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            if let Ok(mut failed) = self.failed.lock() {
                 *failed = Some(format!("cannot write {doing}: {error}"));
             }
         }

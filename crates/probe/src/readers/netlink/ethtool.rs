@@ -27,8 +27,14 @@ const COALESCE: u8 = 19;
 const PAUSE: u8 = 21;
 
 /// Features whose state says something of waiting, by their kernel names (net/ethtool/common.c).
-const FEATURE_NAMES: [&str; 5] =
-    ["rx-gro", "rx-lro", "rx-checksum", "tx-tcp-segmentation", "tx-generic-segmentation"];
+const FEATURE_NAMES: [&str; 6] = [
+    "rx-gro",
+    "rx-lro",
+    "rx-checksum",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-generic-segmentation",
+];
 
 /// See the head of the file.
 pub(crate) struct Drivers;
@@ -101,12 +107,11 @@ fn of_interface(family: &Family, index: u32, buffer: &mut Vec<u8>) -> io::Result
     Ok(settings)
 }
 
-/// The driver or this kernel knows no such thing, or the interface is gone or asleep.
+/// A driver's refusal of one question, whatever its reason, says nothing of the others; a socket that fails does.
 fn is_unsaid(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    [libc::EOPNOTSUPP, libc::EINVAL, libc::ENODEV, libc::ENETDOWN]
-        .iter()
-        .any(|it| code == Some(*it))
+    const OF_SOCKET: [i32; 5] =
+        [libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::EBADF, libc::ENOTCONN];
+    error.raw_os_error().is_some_and(|code| !OF_SOCKET.contains(&code))
 }
 
 /// Each answer has its own part.

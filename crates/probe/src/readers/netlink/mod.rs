@@ -177,7 +177,7 @@ impl Netlink {
             Err(RecvTimeoutError::Timeout) => {
                 self.owed += 1;
                 let why = format!(
-                    "no answer within {} ms: the rtnl lock is held",
+                    "no answer within {} ms: the rtnl lock is held, or a driver is slow",
                     self.patience.as_millis()
                 );
                 vec![blind("netlink", why)]

@@ -77,7 +77,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &[
         "put fq_codel in place of the plain queue: flows no longer wait for each other",
-        "send frame by frame (tso off, gso off), where single packets are so long that one holds up the next",
+        "send frame by frame (TSO and GSO off), where single packets are so long that one holds up the next",
         "slow the flow that fills it",
         "raise the shaper's rate",
         "take netem's delay away, if that is what they wait for",
@@ -219,7 +219,10 @@ fn matched<'m>(
         .filter(|f| f.process.as_ref().is_some_and(|p| lost.contains_key(&p.pid)))
         .collect();
     let seconds = flow_seconds(&suffering).unwrap_or(queue.seconds);
-    let waited = Waited::new(measures, queue, words::who(victim), seconds);
+    let mut waited = Waited::new(measures, queue, words::who(victim), seconds);
+    if !is_sent_here(measures, queue, first) {
+        waited.joined = None;
+    }
     let filler = neighbour.then_some(first);
     let (said, proof) = match (queue.delay.filter(|_| queue.is_delay()), filler) {
         (Some(held), _) => (waited.by_delay(held), Proof::Read),
@@ -243,6 +246,15 @@ fn matched<'m>(
     Some(ended.chain(behind).fold(matched, |matched, at| matched.claiming(at, None)))
 }
 
+/// Whether a process of the queue's own namespace sends it: what comes from elsewhere was joined where it came in, and this interface's
+/// settings do not part it before the queue.
+fn is_sent_here(measures: &Measures<'_>, queue: &Queue<'_>, sender: &Sender<'_>) -> bool {
+    let known = |by| measures.model.threads.identity(by);
+    sender
+        .thread
+        .is_some_and(|by| known(by).is_none_or(|it| it.netns == 0 || it.netns == queue.last.netns))
+}
+
 /// What passes through this host from elsewhere waits behind a flow of which no process is here either: nobody of this host loses
 /// anything, so it is said of the host alone.
 fn passing<'m>(
@@ -258,7 +270,7 @@ fn passing<'m>(
         return None;
     }
     let seconds = flow_seconds(&behind.flows).unwrap_or(queue.seconds);
-    let waited = Waited::new(measures, queue, behind.name(), seconds);
+    let waited = Waited { joined: None, ..Waited::new(measures, queue, behind.name(), seconds) };
     let said = waited.by_neighbour(measures, first, share);
     let wording = Wording {
         title: said.title,

@@ -6,7 +6,7 @@
 //! Must not: blame a ring that is as long as it can be (whoever empties it is too slow then), or a device made of software, which has
 //! none. Rejected: rx_dropped (the kernel's own refusals), rx_errors (a bad cable).
 
-use crate::facts::{Coalescing, Link, LinkSettings, Rings, ThreadRef};
+use crate::facts::{Channels, Coalescing, Link, LinkSettings, Rings, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -187,11 +187,13 @@ fn remedy(model: &Model, full: &Full<'_>) -> Vec<Remedy> {
         );
         remedy.push(by(text, set(longer), set(rx)));
     }
+    // More queues than CPUs spread nothing.
+    let most = |channels: &Channels| channels.combined_max.min(model.look.host.cpus);
     if let Some(channels) = full.settings.channels
-        && (1..channels.combined_max).contains(&channels.combined)
+        && (1..most(&channels)).contains(&channels.combined)
     {
         let set = |count: u32| format!("-L {device} combined {count}");
-        let more = channels.combined.saturating_mul(2).min(channels.combined_max);
+        let more = channels.combined.saturating_mul(2).min(most(&channels));
         let text =
             format!("{more} queues spread the streams over as many CPUs; one stream stays on one");
         remedy.push(by(text, set(more), set(channels.combined)));
@@ -229,6 +231,11 @@ mod tests {
 
     /// An adapter whose ring has so many descriptors of at most 4096.
     fn adapter(kind: &str, lost: u64, received: u64, rx: u32) -> Vec<Fact> {
+        adapter_of(4, kind, lost, received, rx)
+    }
+
+    /// The same in a host of so many CPUs.
+    fn adapter_of(cpus: u32, kind: &str, lost: u64, received: u64, rx: u32) -> Vec<Fact> {
         let settings = LinkSettings {
             netns: 1,
             interface: "eth0".into(),
@@ -240,6 +247,7 @@ mod tests {
             ..LinkSettings::default()
         };
         vec![
+            fact(Body::Host(Host { cpus, ..Host::default() })),
             link(kind, 7, 100, 0),
             link(kind, 7 + lost, 100 + received, LOOK_NS),
             fact(Body::LinkSettings(settings)),
@@ -273,6 +281,13 @@ mod tests {
         let found = findings(adapter("", 1_000, 9_000, 4_096));
         assert!(found[0].text.contains("whoever empties it comes too late"), "{}", found[0].text);
         assert_eq!(found[0].remedy[0].command, "ethtool -L eth0 combined 4");
+    }
+
+    #[test]
+    fn more_queues_than_cpus_are_no_way_out() {
+        let found = findings(adapter_of(2, "", 1_000, 9_000, 256));
+        let commands: Vec<&str> = found[0].remedy.iter().map(|it| &*it.command).collect();
+        assert_eq!(commands, ["ethtool -G eth0 rx 512", "ethtool -K eth0 gro on"]);
     }
 
     #[test]

@@ -19,9 +19,13 @@ pub(super) static FRAME_HEADERS: Threshold = Threshold::new(
     "IEEE 802.3: 14 of Ethernet, 4 of a VLAN tag",
 );
 
-/// The features, by their kernel names, and by those that ethtool takes.
-const FEATURES: [(&str, &str); 2] =
-    [("tx-tcp-segmentation", "tso"), ("tx-generic-segmentation", "gso")];
+/// The features by their kernel names, and what they are called. ethtool takes the kernel names too: `tso` is a group of them, and
+/// whoever turns the group on again turns on what was off in it.
+const FEATURES: [(&str, &str); 3] = [
+    ("tx-tcp-segmentation", "TSO"),
+    ("tx-tcp6-segmentation", "TSO"),
+    ("tx-generic-segmentation", "GSO"),
+];
 
 /// Joined segments that stand in a queue.
 pub(super) struct SuperPackets {
@@ -29,7 +33,7 @@ pub(super) struct SuperPackets {
     seconds: f64,
     netns: u32,
     interface: String,
-    on: Vec<&'static str>,
+    on: Vec<(&'static str, &'static str)>,
 }
 
 /// Those of a queue that sends so many bytes a second; none if its packets are frames, or each leaves within CoDel's target.
@@ -37,11 +41,8 @@ pub(super) fn super_packets(model: &Model, queue: &Queue<'_>, rate: f64) -> Opti
     let (netns, index) = queue.interface();
     let settings = model.net.settings.get(&(netns, index))?;
     let link = model.net.links.iter().rfind(|it| (it.netns, it.index) == (netns, index))?;
-    let on: Vec<&str> = FEATURES
-        .iter()
-        .filter(|(feature, _)| settings.features.get(*feature) == Some(&true))
-        .map(|(_, name)| *name)
-        .collect();
+    let is_on = |(feature, _): &&(&str, &str)| settings.features.get(*feature) == Some(&true);
+    let on: Vec<_> = FEATURES.iter().filter(is_on).copied().collect();
     // In a queue of frames and of joined segments both are meant: their mean is enough.
     let bytes = queue.bytes / queue.packets.max(1.0);
     let seconds = bytes / rate.max(1.0);
@@ -59,7 +60,8 @@ pub(super) fn super_packets(model: &Model, queue: &Queue<'_>, rate: f64) -> Opti
 impl SuperPackets {
     /// What they do, as a sentence.
     pub(super) fn text(&self) -> String {
-        let names: Vec<String> = self.on.iter().map(|name| name.to_uppercase()).collect();
+        let mut names: Vec<&str> = self.on.iter().map(|(_, name)| *name).collect();
+        names.dedup();
         format!(
             " Its packets are of {} each, as segments leave joined ({}): one alone takes {}.",
             words::bytes(self.bytes),
@@ -78,7 +80,8 @@ impl SuperPackets {
     pub(super) fn remedy(&self, model: &Model) -> Remedy {
         let ethtool = command_in(model, self.netns, "ethtool");
         let set = |state: &str| {
-            let each: Vec<String> = self.on.iter().map(|name| format!("{name} {state}")).collect();
+            let each = self.on.iter().map(|(feature, _)| format!("{feature} {state}"));
+            let each: Vec<String> = each.collect();
             format!("-K {} {}", words::shell(&self.interface), each.join(" "))
         };
         let (off, on) = (set("off"), set("on"));

@@ -236,8 +236,12 @@ fn joined_segments_in_a_slow_queue_are_said_and_sent_one_by_one() {
     };
     let found = said(60_000, true);
     assert!(found.text.contains("segments leave joined (TSO): one alone takes"), "{}", found.text);
-    let off = found.remedy.iter().find(|it| it.command == "ethtool -K eth0 tso off").unwrap();
-    assert_eq!(off.undo, "ethtool -K eth0 tso on");
+    let off = found
+        .remedy
+        .iter()
+        .find(|it| it.command == "ethtool -K eth0 tx-tcp-segmentation off")
+        .unwrap();
+    assert_eq!(off.undo, "ethtool -K eth0 tx-tcp-segmentation on");
     for (each, tso) in [(1_514, true), (60_000, false)] {
         let found = said(each, tso);
         assert!(!found.text.contains("joined"), "{}", found.text);

@@ -27,7 +27,8 @@ pub(in super::super) struct Figures {
     kernel_events: u64,
     kernel_events_lost: u64,
     process_seconds: f64,
-    program_seconds: f64,
+    /// None until it was measured.
+    program_seconds: Option<f64>,
     resident_bytes: u64,
     last_unix_ns: u64,
 }
@@ -66,7 +67,9 @@ impl Figures {
         self.kernel_events += cost.events;
         self.kernel_events_lost += cost.events_lost;
         self.process_seconds += cost.cpu_seconds;
-        self.program_seconds += cost.bpf_seconds.unwrap_or(0.0);
+        if let Some(seconds) = cost.bpf_seconds {
+            *self.program_seconds.get_or_insert(0.0) += seconds;
+        }
         self.resident_bytes = cost.rss_bytes;
     }
 
@@ -153,13 +156,15 @@ impl Figures {
         for (name, help, value) in counters {
             page.plain(name, "counter", help, value);
         }
-        let own = [("process", self.process_seconds), ("kernel_programs", self.program_seconds)];
-        let own = own.map(|(part, seconds)| ([("part", part.to_string())], seconds));
+        let programs = self.program_seconds.map(|seconds| ("kernel_programs", seconds));
+        let own = [Some(("process", self.process_seconds)), programs].into_iter().flatten();
+        let own: Vec<_> =
+            own.map(|(part, seconds)| ([("part", part.to_string())], seconds)).collect();
         page.labelled("holdup_cpu_seconds_total", "counter", "CPU time that looking took.", &own);
         let gauges = [
             (
-                "holdup_resident_memory_bytes",
-                "Peak resident set of holdup.",
+                "holdup_resident_memory_max_bytes",
+                "Most memory that was resident at once.",
                 self.resident_bytes as f64,
             ),
             ("holdup_memory_bytes", "Recordings in memory.", now.memory_bytes as f64),

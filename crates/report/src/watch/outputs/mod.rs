@@ -262,10 +262,27 @@ impl Running {
     }
 }
 
+impl Running {
+    /// It has ended.
+    fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Messages that still wait; figures are made anew each window.
+    fn unsent(&self) -> u64 {
+        match self.wanted.takes_metrics() {
+            true => 0,
+            false => self.health.waiting.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// See the head of the file.
 #[derive(Default)]
 pub(super) struct Outputs {
     running: Vec<Running>,
+    /// Of former settings, until they have sent what waited.
+    leaving: Vec<Running>,
 }
 
 impl Outputs {
@@ -274,7 +291,10 @@ impl Outputs {
         for gone in self.running.iter_mut().filter(|it| !wanted.contains(&it.wanted)) {
             gone.end();
         }
-        self.running.retain(|it| it.queue.is_some());
+        let all = std::mem::take(&mut self.running).into_iter();
+        let (stays, leaves): (Vec<_>, Vec<_>) = all.partition(|it| it.queue.is_some());
+        self.running = stays;
+        self.leaving.extend(leaves);
         for wanted in wanted {
             if !self.running.iter().any(|it| it.wanted == wanted) {
                 self.running.push(Running::start(wanted));
@@ -314,14 +334,23 @@ impl Outputs {
     }
 
     /// What has failed, or works again, since this was last asked.
-    pub(super) fn changes(&self) -> Vec<Change> {
+    pub(super) fn changes(&mut self) -> Vec<Change> {
         let mut all = Vec::new();
-        for it in &self.running {
+        for it in self.running.iter().chain(&self.leaving) {
             let Ok(mut said) = it.health.said.lock() else { continue };
             let changes = std::mem::take(&mut said.changes).into_iter();
             let output = it.wanted.name();
             all.extend(changes.map(|(is_failure, text)| Change { output, is_failure, text }));
         }
+        self.leaving.retain(|it| {
+            let is_over = it.is_over();
+            let many = if is_over { it.unsent() } else { 0 };
+            if many > 0 {
+                let text = format!("its settings changed: {} not sent", messages_were(many));
+                all.push(Change { output: it.wanted.name(), is_failure: true, text });
+            }
+            !is_over
+        });
         all
     }
 
@@ -332,16 +361,11 @@ impl Outputs {
 
     /// Waits until then for what is being sent; whom how much did not reach.
     pub(super) fn wait(&self, until: Instant) -> Vec<(&'static str, u64)> {
-        let is_over =
-            || self.running.iter().flat_map(|it| &it.threads).all(JoinHandle::is_finished);
-        while !is_over() && Instant::now() < until {
+        let all = || self.running.iter().chain(&self.leaving);
+        while !all().all(Running::is_over) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let unsent = |it: &Running| match it.wanted.takes_metrics() {
-            true => 0,
-            false => it.health.waiting.load(Ordering::Relaxed),
-        };
-        self.running.iter().map(|it| (it.wanted.name(), unsent(it))).filter(|it| it.1 > 0).collect()
+        all().map(|it| (it.wanted.name(), it.unsent())).filter(|it| it.1 > 0).collect()
     }
 }
 
@@ -382,8 +406,9 @@ fn run(mut output: Box<dyn Output>, queue: &Mutex<Receiver<Work>>, health: &Heal
                 Ok(Taken::Held) => {}
                 Err(Failed::Again(why)) => health.fails(why),
                 Err(Failed::Never(why)) => {
-                    health.fails(why);
+                    // First the loss: another thread of it may say at once that it works again, and how much was lost.
                     health.lose(std::mem::take(&mut held));
+                    health.fails(why);
                 }
             }
         }
@@ -414,8 +439,8 @@ fn deliver(output: &mut dyn Output, work: &Work, health: &Health) -> bool {
                 return false;
             }
             Err(Failed::Never(why)) => {
-                health.fails(why);
                 health.lose(1);
+                health.fails(why);
                 return false;
             }
         }

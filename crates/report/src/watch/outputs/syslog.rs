@@ -56,9 +56,10 @@ fn by_udp(to: SocketAddr, text: &str) -> io::Result<usize> {
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any)?;
-    // Connected, so that a port that nobody has is refused, if only for the next message.
     socket.connect(to)?;
-    socket.send(text.as_bytes())
+    let sent = socket.send(text.as_bytes())?;
+    // On this host a port that nobody has is refused at once; over a net nobody may say so.
+    socket.take_error()?.map_or(Ok(sent), Err)
 }
 
 fn by_tcp(to: SocketAddr, text: &str) -> io::Result<usize> {
