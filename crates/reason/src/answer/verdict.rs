@@ -90,7 +90,7 @@ pub(super) fn answer(
             .unwrap_or_else(|| (idle_title(measures), places::of_idle(measures.model))),
         _ => unnamed(&own, &ends, verdict, first),
     };
-    let (ends, origins) = folded(ends, origins);
+    let (ends, origins, first) = folded(ends, origins, first);
     (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)
 }
 
@@ -332,11 +332,18 @@ fn whose_word(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -
     }
 }
 
-/// The ends beyond the first, as one row a kind.
+/// The ends beyond the greatest, as one row a kind. That of the title stands for itself however small it is: of a moment there may be
+/// many greater ones.
 fn folded(
     mut ends: Vec<AnswerEnd>,
     mut origins: Vec<Origin>,
-) -> (Vec<AnswerEnd>, Vec<Vec<Origin>>) {
+    first: Option<usize>,
+) -> (Vec<AnswerEnd>, Vec<Vec<Origin>>, Option<usize>) {
+    if let Some(at) = first.filter(|at| *at >= ENDS_MAX) {
+        ends[ENDS_MAX - 1..=at].rotate_right(1);
+        origins[ENDS_MAX - 1..=at].rotate_right(1);
+    }
+    let first = first.map(|at| at.min(ENDS_MAX - 1));
     let rest = ends.split_off(ends.len().min(ENDS_MAX));
     let of_rest = origins.split_off(ends.len());
     let single = origins.into_iter().map(|origin| vec![origin]);
@@ -364,6 +371,51 @@ fn folded(
             }
         }
     }
-    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
-    all.into_iter().unzip()
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| all[*b].0.seconds.total_cmp(&all[*a].0.seconds));
+    let first = first.and_then(|first| order.iter().position(|at| *at == first));
+    let mut all: Vec<Option<(AnswerEnd, Vec<Origin>)>> = all.into_iter().map(Some).collect();
+    let (ends, origins) = order.into_iter().filter_map(|at| all[at].take()).unzip();
+    (ends, origins, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Fact, Wait, WaitState};
+    use crate::rules::scenes::{blocked, host, thread};
+
+    /// So many ends, each smaller than the one before it.
+    fn ends(many: usize) -> (Vec<AnswerEnd>, Vec<Origin>) {
+        let waits = blocked(10, "job", WaitState::Sleep, "flock");
+        let ended = Wait {
+            thread: thread(10, "job"),
+            begin_ns: 1_000,
+            end_ns: 2_000_000_000,
+            ..Wait::default()
+        };
+        let mut facts = host();
+        facts.extend([waits, Fact { at_ns: 2_000_000_000, body: crate::facts::Body::Wait(ended) }]);
+        let one = crate::answer::explain(facts).answer.ends.remove(0);
+        let end = |at| AnswerEnd { seconds: (many - at) as f64, ..one.clone() };
+        let origin = |end| Origin { end, victims: BTreeSet::new() };
+        ((0..many).map(end).collect(), (0..many).map(origin).collect())
+    }
+
+    #[test]
+    fn the_end_of_the_title_stands_for_itself_however_small_it_is() {
+        for first in [0, 3, ENDS_MAX - 1, ENDS_MAX, 338] {
+            let (all, origins) = ends(400);
+            let seconds = all[first].seconds;
+            let (ends, origins, at) = folded(all, origins, Some(first));
+            let at = at.expect("it is there");
+            assert_eq!((ends[at].seconds, origins[at].len()), (seconds, 1), "{first}");
+            assert_eq!(origins[at][0].end, first);
+            let whole: f64 = ends.iter().map(|end| end.seconds).sum();
+            assert_eq!(whole, (1..=400).sum::<usize>() as f64);
+            assert_eq!(origins.iter().map(Vec::len).sum::<usize>(), 400);
+        }
+        let (all, origins) = ends(400);
+        assert_eq!(folded(all, origins, None).2, None);
+    }
 }
