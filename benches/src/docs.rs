@@ -133,6 +133,19 @@ pub fn write(results: &Results, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The figures in `folder` with the binary's size out of `new`: a size needs no machine that is quiet, so it may be
+/// of another run than the rest.
+///
+/// # Errors
+/// `cost.json` is not there or of another form.
+pub fn with_size_of(folder: &Path, new: Results) -> Result<Results> {
+    let path = folder.join("cost.json");
+    let json = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+    let old: Results = serde_json::from_slice(&json)
+        .with_context(|| format!("{}: not of this form: measure all of it", path.display()))?;
+    Ok(Results { binary_bytes: new.binary_bytes, size: new.size, ..old })
+}
+
 /// The same without the places of this machine, which stand in what programs said.
 fn of_no_machine(results: &Results) -> Results {
     let mut results = results.clone();
@@ -196,6 +209,18 @@ mod tests {
         assert!(checked_in == page(&results), "docs/cost.md is not made from docs/cost.json");
         let checked_in = fs::read_to_string(docs.join("cost.svg")).unwrap();
         assert!(checked_in == plot::growth(&results.growth), "docs/cost.svg is not made from it");
+    }
+
+    #[test]
+    fn a_size_of_another_run_takes_nothing_else_out() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let old: Results =
+            serde_json::from_slice(&fs::read(docs.join("cost.json")).unwrap()).unwrap();
+        let new = Results { binary_bytes: old.binary_bytes + 1, ..Results::default() };
+        let merged = with_size_of(&docs, new).unwrap();
+        assert_eq!((merged.binary_bytes, merged.size.len()), (old.binary_bytes + 1, 0));
+        assert_eq!((merged.pairs, merged.growth.len()), (old.pairs, old.growth.len()));
+        assert!(with_size_of(Path::new("/nowhere"), Results::default()).is_err());
     }
 
     #[test]

@@ -57,7 +57,7 @@ struct Cli {
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write docs/cost.md, docs/cost.svg and docs/cost.json
+    /// Write docs/cost.md, docs/cost.svg and docs/cost.json; with --only size, the size in them
     #[arg(long)]
     write_docs: bool,
     /// Measure nothing: make tables and documents from figures that --json wrote
@@ -122,6 +122,12 @@ fn whole(cli: &Cli) -> Result<()> {
     if let Some(unknown) = cli.only.iter().find(|name| !known(name)) {
         bail!("there is no load or part {unknown}; see --list");
     }
+    let size_alone = cli.only == ["size"];
+    if cli.write_docs && cli.from.is_none() && !cli.only.is_empty() && !size_alone {
+        bail!(
+            "--write-docs with --only would take everything else out of docs/cost.md: measure all of it, or --only size"
+        );
+    }
     let results = match &cli.from {
         Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
         None => measure(cli)?,
@@ -132,7 +138,9 @@ fn whole(cli: &Cli) -> Result<()> {
             .with_context(|| format!("write {}", file.display()))?;
     }
     if cli.write_docs {
-        docs::write(&results, Path::new("docs"))?;
+        let folder = Path::new("docs");
+        let results = if size_alone { docs::with_size_of(folder, results)? } else { results };
+        docs::write(&results, folder)?;
         say("bench: docs/cost.md, docs/cost.svg and docs/cost.json are written");
     }
     Ok(())
