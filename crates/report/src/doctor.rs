@@ -5,18 +5,52 @@
 //! say the same of the host where a recording was made.
 
 use crate::failure::Failure;
+use crate::flags::groups::{AnswerFlags, FromOnlyFlag, PrintFlags};
 use crate::main_loop;
+use crate::output::Output;
+use crate::surface::{Surface, Typed};
 use crate::text::escape;
 use crate::text::page::{Page, Tone};
+use clap::Args;
 use holdup_probe::Source;
 use holdup_reason::facts::{Blind, Body, Fact, Host};
 use holdup_reason::model::figures;
 use serde::Serialize;
 use std::path::Path;
 
+/// Of which host, and how to say it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  holdup doctor\n  holdup doctor --check   exits with 1 if something cannot be seen"
+)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    from: FromOnlyFlag,
+    #[command(flatten)]
+    print: PrintFlags,
+    /// Exit with 1 if something cannot be seen
+    #[arg(long)]
+    check: bool,
+}
+
+impl Surface for Flags {
+    fn answer(&mut self) -> AnswerFlags {
+        let print = std::mem::take(&mut self.print);
+        AnswerFlags { print, check: self.check, ..AnswerFlags::default() }
+    }
+
+    fn run(self: Box<Self>, Typed { answer, from }: Typed) -> Result<u8, Failure> {
+        let file = self.from.from.or(from);
+        let out = Output::open(&answer, false, file.as_deref())?;
+        let sight = Sight::of(file.as_deref())?;
+        out.deliver(&sight, |page| sight.render(page))?;
+        Ok(u8::from(answer.check && !sight.is_whole()))
+    }
+}
+
 /// What can be seen, and what cannot.
 #[derive(Debug, Serialize)]
-pub(crate) struct Sight {
+struct Sight {
     /// The machine.
     host: Option<Host>,
     /// Each interface, whether it is there, and what it serves for; empty for a recording.
@@ -34,7 +68,7 @@ struct Offer {
 
 impl Sight {
     /// Of this host, or of the one that a recording was made on.
-    pub(crate) fn of(recording: Option<&Path>) -> Result<Self, Failure> {
+    fn of(recording: Option<&Path>) -> Result<Self, Failure> {
         let (facts, offers) = match recording {
             Some(file) => {
                 let (mut reader, mut facts) = (main_loop::open(file)?, Vec::new());
@@ -62,12 +96,12 @@ impl Sight {
     }
 
     /// Nothing is hidden.
-    pub(crate) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.blind.is_empty()
     }
 
     /// For people.
-    pub(crate) fn render(&self, page: &mut Page) {
+    fn render(&self, page: &mut Page) {
         let whom = self.host.as_ref().map_or("this host", |host| host.hostname.as_str());
         let whom = escape::name(whom, 40);
         match self.blind.len() {

@@ -6,18 +6,86 @@
 
 use crate::failure::Failure;
 use crate::flags::Cli;
+use crate::flags::groups::{AnswerFlags, PrintFlags};
+use crate::output::Output;
+use crate::surface::{Surface, Typed};
 use crate::text::page::{Page, Tone};
-use clap::CommandFactory;
+use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use holdup_reason::graph::ways;
 use holdup_reason::rules::{self, Rule};
 use holdup_reason::threshold::Threshold;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What to explain.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  holdup explain                   lists all codes\n  holdup explain disk              lists the codes of an area\n  holdup explain disk.own_throttle"
+)]
+pub(crate) struct ExplainFlags {
+    /// A code (disk.journal) or an area (disk); all codes if left out
+    code: Option<String>,
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+impl Surface for ExplainFlags {
+    fn answer(&mut self) -> AnswerFlags {
+        std::mem::take(&mut self.print).into()
+    }
+
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let pages = lookup(self.code.as_deref())?;
+        Output::open(&typed.answer, false, None)?
+            .deliver(&pages, |page| render(&pages, self.code.is_some(), page))?;
+        Ok(0)
+    }
+}
+
+/// Completions for which shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  holdup completions bash > /etc/bash_completion.d/holdup")]
+pub(crate) struct CompletionsFlags {
+    /// The shell
+    shell: Shell,
+}
+
+impl Surface for CompletionsFlags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        Output::open(&typed.answer, false, None)?.raw(&completions(self.shell))?;
+        Ok(0)
+    }
+}
+
+/// The man page.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  holdup man | man -l -")]
+pub(crate) struct ManFlags {}
+
+impl Surface for ManFlags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        Output::open(&typed.answer, false, None)?.raw(&man()?)?;
+        Ok(0)
+    }
+}
+
+/// Where to write what is generated.
+#[derive(Debug, Args)]
+pub(crate) struct DocsFlags {
+    /// The directory
+    directory: PathBuf,
+}
+
+impl Surface for DocsFlags {
+    fn run(self: Box<Self>, _: Typed) -> Result<u8, Failure> {
+        write(&self.directory).map(|()| 0)
+    }
+}
 
 /// One code, as `explain --json` prints it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+struct Entry {
     code: &'static str,
     title: &'static str,
     theory: &'static str,
@@ -60,7 +128,7 @@ fn all() -> Vec<Entry> {
 }
 
 /// The codes that `code` names: one, an area, or all.
-pub(crate) fn lookup(code: Option<&str>) -> Result<Vec<Entry>, Failure> {
+fn lookup(code: Option<&str>) -> Result<Vec<Entry>, Failure> {
     find(all(), code)
 }
 
@@ -107,7 +175,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// For a terminal: one code in full, several as a list.
-pub(crate) fn render(entries: &[Entry], asked: bool, page: &mut Page) {
+fn render(entries: &[Entry], asked: bool, page: &mut Page) {
     let [only] = entries else {
         for entry in entries {
             page.row(&format!("{:<24}", entry.code), entry.title, Tone::Plain);
@@ -238,7 +306,7 @@ fn markdown(text: &str) -> String {
 const NAME: &str = "say why a Linux host, container, process or command is slow";
 
 /// The man page, roff.
-pub(crate) fn man() -> Result<Vec<u8>, Failure> {
+fn man() -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     let command = Cli::command();
     let man = clap_mangen::Man::new(command.clone()).date("").manual("holdup");
@@ -275,7 +343,7 @@ fn render_command(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Resul
 }
 
 /// Completions for a shell.
-pub(crate) fn completions(shell: Shell) -> Vec<u8> {
+fn completions(shell: Shell) -> Vec<u8> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "holdup", &mut out);
     out
@@ -287,7 +355,7 @@ fn documents() -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
 }
 
 /// Writes all of them into a directory.
-pub(crate) fn write(directory: &Path) -> Result<(), Failure> {
+fn write(directory: &Path) -> Result<(), Failure> {
     for (name, bytes) in documents()? {
         let path = directory.join(name);
         std::fs::write(&path, bytes).map_err(|error| Failure::file("write", &path, &error))?;

@@ -19,6 +19,7 @@ mod page;
 mod progress;
 mod signals;
 mod slow_start;
+mod surface;
 mod text;
 mod top;
 mod wait;
@@ -26,9 +27,10 @@ mod watch;
 
 use failure::Failure;
 use holdup_reason::Beside;
-use job::{Aim, Answer, Job, Task};
+use job::{Aim, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
+use surface::Typed;
 
 fn main() -> ExitCode {
     match flags::read().and_then(answer) {
@@ -83,97 +85,13 @@ fn answer(job: Job) -> Result<u8, Failure> {
             main_loop::replay(&file, &aim, wanted)?.export(format, out)?;
             Ok(0)
         }
-        Task::Watch { named, print: true } => {
-            let settings = named.settings()?;
-            output::Output::open(&answer, false, None)?.raw(settings.print().as_bytes())?;
-            Ok(0)
-        }
-        Task::Watch { named, print: false } => watch::run(named).map(|()| 0),
-        Task::Keep { state } => {
-            let said = watch::keep(state.as_deref())?;
-            output::Output::open(&answer, false, None)?.raw(said.as_bytes())?;
-            Ok(0)
-        }
-        Task::Check { state } => {
-            let checked = check(state);
-            output::Output::open(&answer, false, None)?.raw(checked.line.as_bytes())?;
-            Ok(checked.status)
-        }
-        Task::Ring { state } => {
-            let state = state.unwrap_or_else(|| watch::settings::STATE.into());
-            let all = watch::ring::list(&state)?;
-            let out = output::Output::open(&answer, false, None)?;
-            if answer.json {
-                out.deliver(&all, |_| ())?;
-            } else {
-                out.raw(watch::ring::render(&all, &state).as_bytes())?;
-            }
-            Ok(0)
-        }
-        Task::Top(wanted) => top::run(wanted),
-        Task::Wait(wanted) => wait::run(&wanted),
-        Task::Mcp => mcp::serve().map(|()| 0),
-        Task::Diff(sides) => compare(&sides, &answer),
-        Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),
-        Task::DemoPart { words } => demo::part(&words),
         Task::Facts { file } => {
             let mut facts = main_loop::open(&file)?;
             output::Output::open(&answer, false, Some(&file))?.lines(&mut facts)?;
             Ok(0)
         }
-        Task::Doctor { file } => {
-            let out = output::Output::open(&answer, false, file.as_deref())?;
-            let sight = doctor::Sight::of(file.as_deref())?;
-            out.deliver(&sight, |page| sight.render(page))?;
-            Ok(u8::from(answer.check && !sight.is_whole()))
-        }
-        Task::Explain { code } => {
-            let pages = documents::lookup(code.as_deref())?;
-            output::Output::open(&answer, false, None)?
-                .deliver(&pages, |page| documents::render(&pages, code.is_some(), page))?;
-            Ok(0)
-        }
-        Task::Completions { shell } => {
-            output::Output::open(&answer, false, None)?.raw(&documents::completions(shell))?;
-            Ok(0)
-        }
-        Task::Man => {
-            output::Output::open(&answer, false, None)?.raw(&documents::man()?)?;
-            Ok(0)
-        }
-        Task::Docs { directory } => documents::write(&directory).map(|()| 0),
+        Task::Surface { surface, from } => surface.run(Typed { answer, from }),
     }
-}
-
-/// How the host is: as whoever watches knows it, else by a short look.
-fn check(state: Option<std::path::PathBuf>) -> watch::check::Checked {
-    let state = state.unwrap_or_else(|| watch::settings::STATE.into());
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now_ns = since_1970.map_or(0, |it| it.as_nanos() as u64);
-    if let Some(checked) = watch::check::of_watch(&state, now_ns) {
-        return checked;
-    }
-    let seconds = Some(watch::check::LOOK_SECONDS);
-    match main_loop::look(Aim::Host, seconds, None, Beside::default()) {
-        Ok(looked) => watch::check::of_look(&looked.answered.report),
-        Err(failure) => watch::check::unknown(&failure.message()),
-    }
-}
-
-/// Compares recordings, and draws the comparison if it is to be drawn.
-fn compare(sides: &diff::Sides, answer: &Answer) -> Result<u8, Failure> {
-    sides.spare(answer.output.as_deref(), "the comparison (-o)")?;
-    sides.spare(answer.page.as_deref(), "the page (--page)")?;
-    let out = output::Output::open(answer, false, None)?;
-    let to = output::Output::open_page(answer, None)?;
-    let comparison = sides.compare()?;
-    out.deliver(&comparison, |page| {
-        text::comparison::render(&comparison, answer.verbose, page);
-    })?;
-    if let Some(to) = to {
-        to.raw(&page::render_comparison(&comparison, &text::comparison::noise(&comparison))?)?;
-    }
-    Ok(u8::from(answer.check && comparison.is_worse))
 }
 
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in

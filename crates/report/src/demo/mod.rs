@@ -14,11 +14,14 @@ mod stages;
 mod undo;
 
 use crate::failure::{COULD_NOT_LOOK, Failure};
+use crate::flags::groups::{AnswerFlags, PrintFlags};
 use crate::job::Aim;
 use crate::main_loop;
 use crate::output::Output;
+use crate::surface::{Surface, Typed};
 use crate::text::page::{Page, Tone};
 use crate::text::{self, escape};
+use clap::Args;
 use holdup_reason::Beside;
 use holdup_reason::answer::{Report, Severity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -80,8 +83,43 @@ impl Interrupts {
     }
 }
 
+/// How to show it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Locks, a pipe, servers and a CPU quota, made by processes of its own and undone on every way\nout. Works without root, and leaves out what needs it. Exits with 1 if an answer was not\nwhat was done."
+)]
+pub(crate) struct Flags {
+    /// No colours (they are only used on a terminal)
+    #[arg(long)]
+    no_color: bool,
+}
+
+impl Surface for Flags {
+    fn answer(&mut self) -> AnswerFlags {
+        PrintFlags { no_color: self.no_color, ..PrintFlags::default() }.into()
+    }
+
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        run(&mut Output::open(&typed.answer, false, None)?)
+    }
+}
+
+/// What a process of it is to do.
+#[derive(Debug, Args)]
+pub(crate) struct PartFlags {
+    /// Who began it, what it does, with what
+    #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+    words: Vec<String>,
+}
+
+impl Surface for PartFlags {
+    fn run(self: Box<Self>, _: Typed) -> Result<u8, Failure> {
+        part(&self.words)
+    }
+}
+
 /// A process of the demonstration itself.
-pub(crate) fn part(words: &[String]) -> Result<u8, Failure> {
+fn part(words: &[String]) -> Result<u8, Failure> {
     let done = match words.split_first() {
         Some((word, names)) if word == "janitor" => undo::janitor(names),
         _ => parts::run(words),
@@ -95,7 +133,7 @@ pub(crate) fn part(words: &[String]) -> Result<u8, Failure> {
 }
 
 /// Makes all faults, looks at each, and undoes them. The exit status: 1 if an answer was not what was done.
-pub(crate) fn run(out: &mut Output) -> Result<u8, Failure> {
+fn run(out: &mut Output) -> Result<u8, Failure> {
     let interrupts = Interrupts::catch()?;
     let room = Room::make()?;
     let shown = show(out, &room, &interrupts);

@@ -13,6 +13,8 @@ mod bounded;
 mod tools;
 
 use crate::failure::Failure;
+use crate::surface::{Surface, Typed};
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
 
@@ -32,8 +34,19 @@ const INVALID_REQUEST: i32 = -32_600;
 const METHOD_NOT_FOUND: i32 = -32_601;
 const INVALID_PARAMS: i32 = -32_602;
 
+/// An agent's questions.
+#[derive(Debug, Args)]
+#[command(after_help = "An agent starts it: docs/agents.md says how, and when to look.")]
+pub(crate) struct Flags {}
+
+impl Surface for Flags {
+    fn run(self: Box<Self>, _: Typed) -> Result<u8, Failure> {
+        serve().map(|()| 0)
+    }
+}
+
 /// Answers until standard input ends.
-pub(crate) fn serve() -> Result<(), Failure> {
+fn serve() -> Result<(), Failure> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
     loop {

@@ -24,9 +24,12 @@ mod tests;
 mod window;
 
 use crate::failure::Failure;
+use crate::flags::groups::{StateFlag, TargetFlags, duration};
 use crate::job::Aim;
+use crate::surface::{Surface, Typed};
 use crate::text::escape;
 use crate::watch::{ring, settings};
+use clap::Args;
 use crossterm::event::{Event, MouseButton, MouseEventKind};
 use draw::Drawn;
 use feed::News;
@@ -43,7 +46,7 @@ use window::Window;
 
 /// Length of a window: that of a bare `holdup`, whose answers are measured at this length (docs/accuracy.md); with 2 s as much is
 /// lost to the edges of windows as most faults take, and each window has its price.
-pub(crate) const WINDOW: Duration = Duration::from_secs(5);
+const WINDOW: Duration = Duration::from_secs(5);
 /// Length of the first window, so that somebody who has just typed it has an answer soon.
 const FIRST_SECONDS: f64 = 2.0;
 /// News that may wait while the terminal takes nothing.
@@ -58,23 +61,64 @@ pub(crate) fn first_seconds(seconds: f64) -> f64 {
     seconds.min(FIRST_SECONDS)
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  holdup top                        this host, in windows of 5 s
+  holdup top -p 812                 one process
+  holdup top --from ring            all that `holdup watch` has saved; left and right go through it
+  holdup top --from ring:21:14      the same, beginning at a time
+
+`?` shows the keys. It looks only: no key changes anything on the host. docs/top.md.";
+
+/// What to show on a terminal.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    target: TargetFlags,
+    /// Length of a window: 2s, 10s [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "from")]
+    window: Option<Duration>,
+    /// Show a recording, or the saved windows: a file, ring, ring:21:14
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateFlag,
+    /// No colours
+    #[arg(long)]
+    no_color: bool,
+}
+
+impl Surface for Flags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let Self { target, window, from, state, no_color } = *self;
+        run(Wanted {
+            aim: target.aim(),
+            from: from.or(typed.from),
+            state: state.state,
+            window: window.unwrap_or(WINDOW),
+            no_color,
+        })
+    }
+}
+
 /// What is to be shown.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+struct Wanted {
     /// Whom to look at.
-    pub aim: Aim,
+    aim: Aim,
     /// A recording, or `ring`, or `ring:TIME`; none for a look that goes on.
-    pub from: Option<PathBuf>,
+    from: Option<PathBuf>,
     /// The state folder that has the ring.
-    pub state: Option<PathBuf>,
+    state: Option<PathBuf>,
     /// Length of a window.
-    pub window: Duration,
+    window: Duration,
     /// Never in colour.
-    pub no_color: bool,
+    no_color: bool,
 }
 
 /// Shows it until somebody ends it; the exit status.
-pub(crate) fn run(wanted: Wanted) -> Result<u8, Failure> {
+fn run(wanted: Wanted) -> Result<u8, Failure> {
     terminal::fits()?;
     let has_colour = !wanted.no_color && !crate::output::no_color_wished();
     let thread =

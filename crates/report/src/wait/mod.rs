@@ -9,8 +9,11 @@
 mod file;
 
 use crate::failure::Failure;
+use crate::flags::groups::{duration, process_id};
+use crate::surface::{Surface, Typed};
 use crate::text::escape;
 use crate::watch::outputs::hook;
+use clap::{ArgGroup, Args};
 use file::Awaited;
 use holdup_reason::model::figures;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,9 +33,54 @@ const TICK: Duration = Duration::from_millis(500);
 /// Of why a hook failed, as much is said.
 const HOOK_CHARACTERS: usize = 200;
 
+const EXAMPLES: &str = "\
+Examples:
+  holdup wait -p 812                                   says when process 812 has ended
+  holdup wait --file /var/log/app.log --contains ready
+  holdup wait --why 10m -- make -j4                    after 10 min without an end, why
+
+The exit status is 0 once it is done, of a command its own. docs/wait.md.";
+
+/// What to wait for.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("what").required(true).args(["pid", "file", "command"])))]
+pub(crate) struct Flags {
+    /// Wait for the end of a process
+    #[arg(short, long, value_name = "PID", value_parser = process_id)]
+    pid: Option<u32>,
+    /// Wait until a file is there
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// Wait until the file has this text in it
+    #[arg(long, value_name = "TEXT", requires = "file", conflicts_with_all = ["pid", "command"])]
+    contains: Option<String>,
+    /// If it is not done after this time, look and say why
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    why: Option<Duration>,
+    /// Start this program with the news as a line of JSON on its standard input
+    #[arg(long, value_name = "PROGRAM")]
+    hook: Option<String>,
+    /// A command to run and wait for
+    #[arg(value_name = "CMD", last = true)]
+    command: Vec<OsString>,
+}
+
+impl Surface for Flags {
+    fn run(self: Box<Self>, _: Typed) -> Result<u8, Failure> {
+        let Self { pid, file, contains, why, hook, command } = *self;
+        let what = match (pid, file) {
+            (Some(pid), _) => What::Process(pid),
+            (None, Some(path)) => What::File { path, contains },
+            (None, None) => What::Command(command),
+        };
+        run(&Wanted { what, why, hook: hook.into_iter().collect() })
+    }
+}
+
 /// What is waited for.
 #[derive(Debug)]
-pub(crate) enum What {
+enum What {
     /// The end of a process.
     Process(u32),
     /// A file to be there, or to have a text in it.
@@ -48,13 +96,13 @@ pub(crate) enum What {
 
 /// What is waited for, and what is done then.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+struct Wanted {
     /// What.
-    pub what: What,
+    what: What,
     /// After how long it is looked why it is not done.
-    pub why: Option<Duration>,
+    why: Option<Duration>,
     /// A program that is started with the news, and its arguments.
-    pub hook: Vec<String>,
+    hook: Vec<String>,
 }
 
 /// News for the hook, a line of JSON on its standard input.
@@ -78,7 +126,7 @@ enum Source {
 }
 
 /// Waits; the exit status.
-pub(crate) fn run(wanted: &Wanted) -> Result<u8, Failure> {
+fn run(wanted: &Wanted) -> Result<u8, Failure> {
     let begin = Instant::now();
     let mut source = Source::open(&wanted.what)?;
     let mut why: Option<Receiver<String>> = None;

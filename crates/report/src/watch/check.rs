@@ -5,29 +5,69 @@
 //! in another way than by 3; say well of a host that it could not see.
 
 use super::store::{self, State};
+use crate::failure::Failure;
+use crate::flags::groups::StateFlag;
+use crate::job::Aim;
+use crate::main_loop;
+use crate::output::Output;
+use crate::surface::{Surface, Typed};
 use crate::text::escape;
+use clap::Args;
 use holdup_engine::over_time::Said;
+use holdup_reason::Beside;
 use holdup_reason::answer::{Report, Severity};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds after which the state of whoever watches says nothing about now: some windows of the longest.
 const FRESH_SECONDS: f64 = 180.0;
 /// Of a look that is taken because nobody watches.
-pub(crate) const LOOK_SECONDS: f64 = 2.0;
+const LOOK_SECONDS: f64 = 2.0;
 /// Longer lines are cut by who shows them.
 const TITLE_CHARACTERS: usize = 200;
 
+/// Whose state is asked for.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 well, 1 warning, 2 critical, 3 not known. Asks whoever watches, if its state\nis fresh, else looks for 2 s.\n\nExample:\n  holdup check"
+)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    state: StateFlag,
+}
+
+impl Surface for Flags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let checked = check(&self.state.folder());
+        Output::open(&typed.answer, false, None)?.raw(checked.line.as_bytes())?;
+        Ok(checked.status)
+    }
+}
+
+/// How the host is: as whoever watches knows it, else by a short look.
+fn check(state: &Path) -> Checked {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ns = since_1970.map_or(0, |it| it.as_nanos() as u64);
+    if let Some(checked) = of_watch(state, now_ns) {
+        return checked;
+    }
+    match main_loop::look(Aim::Host, Some(LOOK_SECONDS), None, Beside::default()) {
+        Ok(looked) => of_look(&looked.answered.report),
+        Err(failure) => unknown(&failure.message()),
+    }
+}
+
 /// What is reported, and how.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Checked {
+struct Checked {
     /// One line.
-    pub line: String,
+    line: String,
     /// 0 to 3.
-    pub status: u8,
+    status: u8,
 }
 
 /// What whoever watches has open; none if nobody does, or its state is old.
-pub(crate) fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
+fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
     store::watcher(folder).ok().flatten()?;
     let state = store::read_state(folder)?;
     is_fresh(&state, now_unix_ns).then(|| of(state.over_time.open().map(|(_, said)| said.clone())))
@@ -39,7 +79,7 @@ fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
 }
 
 /// Of a look. One that could not see who waits knows of no trouble, and not that there is none.
-pub(crate) fn of_look(report: &Report) -> Checked {
+fn of_look(report: &Report) -> Checked {
     let checked = of(report.findings.iter().map(Said::of));
     let blind = report.caveats.iter().find(|caveat| caveat.code == "blind.kernel_events");
     match blind {
@@ -77,7 +117,7 @@ fn of(findings: impl Iterator<Item = Said>) -> Checked {
 }
 
 /// Why it is not known.
-pub(crate) fn unknown(why: &str) -> Checked {
+fn unknown(why: &str) -> Checked {
     let why = escape::line(why.trim_start_matches("holdup: ").trim()).replace('|', "/");
     Checked { line: format!("HOLDUP UNKNOWN - {why}\n"), status: 3 }
 }

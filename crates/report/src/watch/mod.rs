@@ -19,8 +19,12 @@ pub(crate) mod settings;
 mod store;
 
 use crate::failure::Failure;
+use crate::flags::groups::{StateFlag, duration};
+use crate::output::Output;
+use crate::surface::{Surface, Typed};
 use crate::text::escape;
 use alive::Alive;
+use clap::Args;
 use event_line::{Line, OutputLine};
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
@@ -48,20 +52,75 @@ const LAST_SENDING: Duration = Duration::from_millis(600);
 /// The state is written at least so often, so that who reads it knows that somebody watches.
 const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  holdup watch                      windows of 10 s, until ctrl-C
+  holdup watch --state ./state      with a state folder of one's own
+  holdup watch --print-config > /etc/holdup/holdup.toml
+
+docs/watch.md says how systemd runs it, and what it writes.";
+
+/// How to watch.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Flags {
+    /// File of the settings [default: /etc/holdup/holdup.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all settings with what they cost, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Length of a window: 10s, 1m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    window: Option<Duration>,
+    #[command(flatten)]
+    state: StateFlag,
+}
+
+impl Surface for Flags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let Self { config, print_config, window, state } = *self;
+        let named = Named { config, state: state.state, window };
+        if print_config {
+            let settings = named.settings()?;
+            Output::open(&typed.answer, false, None)?.raw(settings.print().as_bytes())?;
+        } else {
+            run(named)?;
+        }
+        Ok(0)
+    }
+}
+
+/// Whom to ask to write what is in memory.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  holdup keep && holdup ring")]
+pub(crate) struct KeepFlags {
+    #[command(flatten)]
+    state: StateFlag,
+}
+
+impl Surface for KeepFlags {
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let reported = keep(&self.state.folder())?;
+        Output::open(&typed.answer, false, None)?.raw(reported.as_bytes())?;
+        Ok(0)
+    }
+}
+
 /// Which settings were named.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Named {
+struct Named {
     /// The file of them.
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// The state folder, over what the file says.
-    pub state: Option<PathBuf>,
+    state: Option<PathBuf>,
     /// Length of a window, over what the file says.
-    pub window: Option<Duration>,
+    window: Option<Duration>,
 }
 
 impl Named {
     /// The settings as they are now.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+    fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::read(self.config.as_deref())?;
         if let Some(window) = self.window {
             settings.window = window;
@@ -121,7 +180,7 @@ struct Watch {
 }
 
 /// Watches until a signal ends it.
-pub(crate) fn run(named: Named) -> Result<(), Failure> {
+fn run(named: Named) -> Result<(), Failure> {
     let settings = named.settings()?;
     let asked = Asked::listen()
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -428,8 +487,7 @@ fn say_event(event: &Event) {
 }
 
 /// Asks whoever watches to write what is in memory.
-pub(crate) fn keep(state: Option<&Path>) -> Result<String, Failure> {
-    let folder = state.unwrap_or(Path::new(settings::STATE));
+fn keep(folder: &Path) -> Result<String, Failure> {
     let nobody = || {
         let what = format!("nobody watches with {}", folder.display());
         Failure::look(

@@ -7,6 +7,10 @@
 
 use super::settings::RingSettings;
 use crate::failure::Failure;
+use crate::flags::groups::{AnswerFlags, PrintFlags, StateFlag};
+use crate::output::Output;
+use crate::surface::{Surface, Typed};
+use clap::Args;
 use holdup_reason::answer::{Report, Severity, Verdict};
 use holdup_reason::model::figures;
 use jiff::civil::{DateTime, Time};
@@ -19,6 +23,36 @@ use std::path::{Path, PathBuf};
 /// The folder in the state folder.
 pub(crate) const FOLDER: &str = "ring";
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// Which ring to list.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
+)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    state: StateFlag,
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+impl Surface for Flags {
+    fn answer(&mut self) -> AnswerFlags {
+        std::mem::take(&mut self.print).into()
+    }
+
+    fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
+        let state = self.state.folder();
+        let all = list(&state)?;
+        let out = Output::open(&typed.answer, false, None)?;
+        if typed.answer.json {
+            out.deliver(&all, |_| ())?;
+        } else {
+            out.raw(render(&all, &state).as_bytes())?;
+        }
+        Ok(0)
+    }
+}
 
 /// A window that was saved, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -234,7 +268,7 @@ pub(crate) fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
 }
 
 /// A line a window.
-pub(crate) fn render(all: &[Entry], state: &Path) -> String {
+fn render(all: &[Entry], state: &Path) -> String {
     if all.is_empty() {
         return format!("Nothing was saved in {}.\n", state.join(FOLDER).display());
     }

@@ -5,6 +5,7 @@
 
 use super::*;
 use clap::CommandFactory;
+use groups::duration;
 
 fn job(line: &[&str]) -> Result<Job, Failure> {
     Cli::try_parse_from(line).expect("clap accepts it").job()
