@@ -2,26 +2,13 @@
 //!
 //! The proof is the kernel's list of connections, its neighbour table, its mark on the address.
 
-use super::stage::{load, pair, start, wait_bound};
+use super::stage::{load, pair, start, tcp_server};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::Result;
 
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &Duplicate];
-
-/// A server in `far_ns` on all addresses, of a drawn port: variables `port`, `server`, `server_pid`.
-fn server(ctx: &mut Ctx) -> Result<Guards> {
-    let port = 2000 + ctx.draw.index(30_000) as u16;
-    ctx.set("port", port);
-    let mut spawn = load(ctx, &["tcp-server", &format!("0.0.0.0:{port}"), "--parallel"]);
-    spawn.netns = Some(ctx.text("far_ns")?);
-    let started = start(ctx, "server", &spawn)?;
-    let mut guards = Guards::new();
-    guards.push(started.guard);
-    wait_bound(ctx, started.pid, "tcp", port)?;
-    Ok(guards)
-}
 
 /// Another uses up the ports from which the load's server can be connected to.
 ///
@@ -45,7 +32,7 @@ impl Fault for Ports {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let mut guards = pair(ctx)?;
-        guards.append(server(ctx)?);
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
         let first = 33_000 + ctx.draw.index(20_000);
         let last = first + ctx.number("ports")? as usize - 1;
         let set = format!("echo {first} {last} >/proc/sys/net/ipv4/ip_local_port_range");
@@ -105,7 +92,7 @@ impl Fault for Overlay {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let mut guards = pair(ctx)?;
-        guards.append(server(ctx)?);
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
         let behind = format!("192.168.{}", ctx.draw.index(250));
         let tunnel = format!("vx{}", ctx.draw.index(99));
         ctx.set("behind_ip", format!("{behind}.2"));

@@ -3,7 +3,7 @@
 //! The proof is the counter of whoever drops them: of the filter's rule, of the table of connections, of the CPUs, of the interface.
 
 use super::net::on_one_cpu;
-use super::stage::{load, load_file, name_switch, pair, start, switch_on, wait_bound};
+use super::stage::{load, load_file, name_switch, pair, start, switch_on, tcp_server, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result, bail};
@@ -12,20 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] = &[&Filter, &ConnectionsFull, &Backlog, &Tap];
-
-/// A server in `far_ns` that answers at once, of a drawn port: variables `port`, `server`, `server_pid`.
-fn server(ctx: &mut Ctx) -> Result<Guards> {
-    let port = 2000 + ctx.draw.index(30_000) as u16;
-    ctx.set("port", port);
-    let listen = format!("{}:{port}", ctx.text("far_ip")?);
-    let mut spawn = load(ctx, &["tcp-server", &listen, "--parallel"]);
-    spawn.netns = Some(ctx.text("far_ns")?);
-    let started = start(ctx, "server", &spawn)?;
-    let mut guards = Guards::new();
-    guards.push(started.guard);
-    wait_bound(ctx, started.pid, "tcp", port)?;
-    Ok(guards)
-}
 
 /// Runs iptables in a namespace, which goes with all its rules.
 fn iptables(ctx: &Ctx, ns: &str, words: &str) -> Result<String> {
@@ -56,7 +42,8 @@ impl Fault for Filter {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let mut guards = pair(ctx)?;
-        guards.append(server(ctx)?);
+        let address = ctx.text("far_ip")?;
+        guards.append(tcp_server(ctx, &address)?);
         let side = ctx.text("side")?;
         let (chain, ns) = (Self::chain(&side)?, ctx.text(&format!("{side}_ns"))?);
         ctx.set("chain", chain);
@@ -108,7 +95,8 @@ impl Fault for ConnectionsFull {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let mut guards = pair(ctx)?;
-        guards.append(server(ctx)?);
+        let address = ctx.text("far_ip")?;
+        guards.append(tcp_server(ctx, &address)?);
         let near = ctx.text("near_ns")?;
         iptables(ctx, &near, "-A OUTPUT -m conntrack --ctstate NEW -j ACCEPT")?;
         let to = format!("{}:{}", ctx.text("far_ip")?, ctx.text("port")?);

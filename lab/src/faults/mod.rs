@@ -26,6 +26,7 @@ mod refused;
 mod runtime;
 pub mod stage;
 mod stop;
+mod ways_back;
 
 use crate::fault::Fault;
 
@@ -54,6 +55,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         refused::FAULTS,
         runtime::FAULTS,
         stop::FAULTS,
+        ways_back::FAULTS,
     ]
     .into_iter()
     .flatten()

@@ -128,6 +128,19 @@ pub fn pair(ctx: &mut Ctx) -> Result<Guards> {
     Ok(guards)
 }
 
+/// A server in `far_ns` at an address that answers at once: variables `port` (drawn), `server`, `server_pid`.
+pub fn tcp_server(ctx: &mut Ctx, address: &str) -> Result<Guards> {
+    let port = 2000 + ctx.draw.index(30_000) as u16;
+    ctx.set("port", port);
+    let mut spawn = load(ctx, &["tcp-server", &format!("{address}:{port}"), "--parallel"]);
+    spawn.netns = Some(ctx.text("far_ns")?);
+    let started = start(ctx, "server", &spawn)?;
+    let mut guards = Guards::new();
+    guards.push(started.guard);
+    wait_bound(ctx, started.pid, "tcp", port)?;
+    Ok(guards)
+}
+
 /// Waits until something listens on a port of a namespace, by /proc/net of a process in it.
 pub fn wait_bound(ctx: &Ctx, pid: i32, table: &str, port: u16) -> Result<()> {
     let mark = format!(":{port:04X} ");

@@ -114,6 +114,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<locks::LockTable>, Turn::Locks),
     (open::<next_hops::NextHops>, Turn::Ways),
     (open::<drop_causes::DropCauses>, Turn::Ways),
+    (open::<netlink::reverse_paths::ReversePaths>, Turn::Ways),
     (open::<ports::Ports>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
@@ -132,6 +133,9 @@ pub const NETLINK_PARSERS: &[fn(&[u8])] = &[
     |message| drop(netlink::nftables::rule(message)),
     |message| drop(netlink::qdiscs::qdisc(message, false)),
     |message| drop(netlink::qdiscs::qdisc(message, true)),
+    |message| {
+        let _ = netlink::reverse_paths::reverse_path(message);
+    },
     |message| {
         let _ = netlink::routes::route(message);
     },

@@ -189,6 +189,8 @@ pub enum Body {
     PortUse(PortUse),
     /// An address that cannot be used.
     UnusableAddress(UnusableAddress),
+    /// By which interfaces packets are taken.
+    ReversePath(ReversePath),
     /// How the driver of an interface is set.
     LinkSettings(LinkSettings),
     /// A DNS question that was sent.

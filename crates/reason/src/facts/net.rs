@@ -315,6 +315,29 @@ pub struct UnusableAddress {
     pub duplicate: bool,
 }
 
+/// Why a packet is dropped that came by another interface than the way back to its sender (SKB_DROP_REASON_IP_RPFILTER).
+pub const REVERSE_PATH: &str = "IP_RPFILTER";
+
+/// By which interfaces IPv4 packets are taken: 0 any, 1 that to their sender, 2 any if one leads to the sender. Source: rtnetlink RTM_GETNETCONF.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReversePath {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface index.
+    pub index: u32,
+    /// The interface's own number.
+    pub own: u32,
+    /// The one of all.
+    pub of_all: u32,
+}
+
+impl ReversePath {
+    /// What the kernel goes by (IN_DEV_RPFILTER).
+    pub fn mode(&self) -> u32 {
+        self.own.max(self.of_all)
+    }
+}
+
 /// How the driver of an interface is set. Source: generic netlink, family ethtool. What a driver does not say is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

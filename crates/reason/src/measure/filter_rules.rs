@@ -26,7 +26,8 @@ pub fn suspects<'m>(model: &'m Model, dropped: &Dropped<'_>, is_own: bool) -> Su
             && rule.packets != Some(0)
             && matches(rule, dropped)
     };
-    let mut all: Vec<&FilterRule> = model.net.filter_rules.iter().filter(agrees).collect();
+    let mut all: Vec<&FilterRule> =
+        model.net.drop_causes.filter_rules.iter().filter(agrees).collect();
     all.sort_by_key(|rule| std::cmp::Reverse(narrowness(rule)));
     let rule = match all[..] {
         [only] => Some(only),

@@ -191,6 +191,7 @@ impl Model {
             Body::PacketDrops(it) => self.net.push(at, it),
             Body::PortUse(it) => self.net.push(at, it),
             Body::UnusableAddress(it) => self.net.push(at, it),
+            Body::ReversePath(it) => self.net.push(at, it),
             Body::LinkSettings(it) => self.net.push(at, it),
             Body::FilterRule(it) => self.net.push(at, it),
             Body::TapReader(it) => {

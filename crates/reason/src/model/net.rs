@@ -20,10 +20,8 @@ pub struct Net {
     pub(crate) flows: Vec<QdiscFlow>,
     /// Packets that were dropped, by interface and reason.
     pub(crate) drops: Vec<PacketDrops>,
-    /// Rules of packet filters that drop.
-    pub(crate) filter_rules: Vec<FilterRule>,
-    /// Who has which tun or tap device open.
-    pub(crate) tap_readers: Vec<TapReader>,
+    /// What may be behind a drop.
+    pub(crate) drop_causes: DropCauses,
     /// Connections by the namespace and the address that they go to.
     pub(crate) port_use: BTreeMap<(u32, SocketAddr), PortUse>,
     /// Addresses that cannot be used.
@@ -40,6 +38,17 @@ pub struct Net {
     pub(crate) next_hops: BTreeMap<(u32, IpAddr), NextHop>,
     /// Kernel settings.
     pub(crate) sysctls: BTreeMap<String, String>,
+}
+
+/// What may be behind a packet that was dropped, where its reason does not say it.
+#[derive(Debug, Default)]
+pub(crate) struct DropCauses {
+    /// Rules of packet filters that drop.
+    pub(crate) filter_rules: Vec<FilterRule>,
+    /// Who has which tun or tap device open.
+    pub(crate) tap_readers: Vec<TapReader>,
+    /// By which interfaces packets are taken, by namespace and index of the interface.
+    pub(crate) reverse_paths: BTreeMap<(u32, u32), ReversePath>,
 }
 
 impl Net {
@@ -82,13 +91,13 @@ impl Push<PacketDrops> for Net {
 
 impl Push<FilterRule> for Net {
     fn push(&mut self, _: Ns, rule: FilterRule) {
-        self.filter_rules.push(rule);
+        self.drop_causes.filter_rules.push(rule);
     }
 }
 
 impl Push<TapReader> for Net {
     fn push(&mut self, _: Ns, reader: TapReader) {
-        self.tap_readers.push(reader);
+        self.drop_causes.tap_readers.push(reader);
     }
 }
 
@@ -101,6 +110,12 @@ impl Push<PortUse> for Net {
 impl Push<UnusableAddress> for Net {
     fn push(&mut self, _: Ns, address: UnusableAddress) {
         self.unusable.push(address);
+    }
+}
+
+impl Push<ReversePath> for Net {
+    fn push(&mut self, _: Ns, path: ReversePath) {
+        self.drop_causes.reverse_paths.insert((path.netns, path.index), path);
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) mod neighbours;
 pub(super) mod nftables;
 #[doc(hidden)]
 pub mod qdiscs;
+pub(super) mod reverse_paths;
 pub(super) mod routes;
 #[cfg(test)]
 mod tests;

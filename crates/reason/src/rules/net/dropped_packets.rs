@@ -71,9 +71,7 @@ pub(super) fn losing<'m>(
 ) -> Vec<Losing<'m>> {
     let mut all = Vec::new();
     for (at, end) in ends.iter().enumerate() {
-        let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
-        let is_open = kinds.contains(&end.kind) && !end.victims.is_empty();
-        if !is_open || end.longest_seconds < LOST_ONE.value {
+        if !is_open(end) {
             continue;
         }
         let (mut dropped, socket, remote) = match &end.object {
@@ -97,6 +95,29 @@ pub(super) fn losing<'m>(
         all.push(Losing { end: at, remote, netns: socket.map(|it| it.netns), connects, dropped });
     }
     all
+}
+
+/// Ends that wait for a connection, whether packets of it were seen to be dropped or not.
+pub(super) fn connecting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<Losing<'m>> {
+    let waiting = ends.iter().enumerate().filter(|(_, end)| is_open(end));
+    let sockets = waiting.filter_map(|(at, end)| {
+        let Object::Inet(ino) = &end.object else { return None };
+        let socket = measures.model.called.socket(*ino)?;
+        connects(end, Some(socket)).then(|| Losing {
+            end: at,
+            remote: socket.remote,
+            netns: Some(socket.netns),
+            connects: true,
+            dropped: Vec::new(),
+        })
+    });
+    sockets.collect()
+}
+
+/// Somebody waits for so long that a packet may be lost, and whoever is to answer is not of this host.
+fn is_open(end: &End) -> bool {
+    let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
+    kinds.contains(&end.kind) && !end.victims.is_empty() && end.longest_seconds >= LOST_ONE.value
 }
 
 /// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. A plain

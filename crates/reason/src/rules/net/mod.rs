@@ -28,6 +28,7 @@ pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
+pub(crate) mod neighbour_table_full;
 pub(crate) mod overlay_port;
 pub(crate) mod ports_exhausted;
 pub(crate) mod proxy_queue;
@@ -36,6 +37,7 @@ mod queued_questions;
 pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
 mod retransmits;
+pub(crate) mod reverse_path;
 pub(crate) mod ring_full;
 #[cfg(test)]
 pub(crate) mod scenes;
@@ -57,6 +59,8 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &conntrack_full::RULE,
     &filter_drop::RULE,
+    &neighbour_table_full::RULE,
+    &reverse_path::RULE,
     &ring_full::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,

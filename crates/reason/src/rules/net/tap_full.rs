@@ -89,7 +89,8 @@ fn full<'m>(measures: &'m Measures<'m>, drops: &'m PacketDrops) -> Option<Full<'
     }
     // The file may have been opened in another namespace than the one that the interface was moved to: who it is is known only if no
     // other interface has the name.
-    let of_name = || model.net.tap_readers.iter().filter(|it| it.interface == drops.interface);
+    let of_name =
+        || model.net.drop_causes.tap_readers.iter().filter(|it| it.interface == drops.interface);
     let has_name = |it: &&Link| it.name == drops.interface && it.netns != drops.netns;
     let is_only = !model.net.links.iter().any(|it| has_name(&it)) && of_name().count() == 1;
     let elsewhere = || of_name().next().filter(|_| is_only);
