@@ -142,6 +142,10 @@ output-test: ## Have holdup watch reach a real journald, rsyslog, sendmail, Prom
 package-test: packages ## Install the package in a bare Debian, look, open a page, remove it without a trace (root; ARGS=trixie for another)
 	tests/packages/run target/packages/holdup_*.deb $(ARGS)
 
+.PHONY: systemd-test
+systemd-test: packages ## Have a real systemd, in QEMU, start, watch, restart and remove the unit of the package (root; five minutes)
+	tests/systemd/run target/packages/holdup_*.deb $(ARGS)
+
 .PHONY: container-test
 container-test: packages ## Look from containers of docker, podman and containerd, and at pods, as docs/containers.md says (root)
 	tests/containers/run target/packages/holdup-*.oci.tar $(ARGS)
