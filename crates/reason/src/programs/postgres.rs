@@ -5,7 +5,7 @@
 
 use super::doors::Doors;
 use super::lock_kind::LockKind;
-use super::program::{Functions, Program};
+use super::program::{Functions, Program, ReplicaSetting};
 use super::session::Session;
 use crate::model::words;
 
@@ -45,8 +45,31 @@ pub(super) static POSTGRES: Program = Program {
     },
     question: Some(question),
     session: Some(session),
+    replica: Some(REPLICA),
+    brings_about: &[
+        (LockKind::Checkpoint, "postgres: checkpointer"),
+        (LockKind::Archive, "postgres: archiver"),
+    ],
     ..Program::UNKNOWN
 };
+
+const STANDBYS: &str = "synchronous_standby_names";
+
+const REPLICA: ReplicaSetting = ReplicaSetting {
+    name: STANDBYS,
+    sender: Some("postgres: walsender"),
+    question: |doors| {
+        let asks = "select application_name, client_addr, state, sync_state, replay_lag from pg_stat_replication";
+        format!("{} -c 'show {STANDBYS}' -c '{asks}'", psql(doors))
+    },
+    off: |doors| set_standbys(doors, ""),
+    on: |doors, value| value.map(|value| set_standbys(doors, value)),
+};
+
+fn set_standbys(doors: &Doors, value: &str) -> String {
+    let sql = format!("alter system set {STANDBYS} = '{}'", value.replace('\'', "''"));
+    format!("{} -c {} -c 'select pg_reload_conf()'", psql(doors), words::shell(&sql))
+}
 
 const PROC_SLEEP: &str = "ProcSleep";
 const WANTED_BY: &[(LockKind, &[&str])] = &[
