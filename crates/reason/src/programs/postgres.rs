@@ -45,6 +45,7 @@ pub(super) static POSTGRES: Program = Program {
     },
     question: Some(question),
     session: Some(session),
+    question_about,
     replica: Some(REPLICA),
     brings_about: &[
         (LockKind::Checkpoint, "postgres: checkpointer"),
@@ -52,6 +53,20 @@ pub(super) static POSTGRES: Program = Program {
     ],
     ..Program::UNKNOWN
 };
+
+/// A checkpoint is spread over time, unless it is asked for; an archive that fails says since when.
+fn question_about(doors: &Doors, kind: LockKind) -> Option<String> {
+    let asks = match kind {
+        LockKind::Checkpoint => {
+            "-c 'show checkpoint_timeout' -c 'show checkpoint_completion_target'"
+        }
+        LockKind::Archive => {
+            "-c 'show archive_command' -c 'select last_archived_time, last_failed_wal, last_failed_time from pg_stat_archiver'"
+        }
+        _ => return None,
+    };
+    Some(format!("{} {asks}", psql(doors)))
+}
 
 const STANDBYS: &str = "synchronous_standby_names";
 

@@ -28,6 +28,8 @@ pub struct Program {
     pub session: Option<for<'a> fn(&'a str) -> Option<Session<'a>>>,
     /// How the title of its one process begins that brings about what others of it wait for.
     pub brings_about: &'static [(LockKind, &'static str)],
+    /// The command that asks it about one kind of what it waits for inside, where that is another.
+    pub question_about: fn(&Doors, LockKind) -> Option<String>,
     /// The setting by which its commits wait for a replica.
     pub replica: Option<ReplicaSetting>,
     /// How its command line says what it runs.
@@ -117,6 +119,7 @@ impl Program {
         question: None,
         session: None,
         brings_about: &[],
+        question_about: |_, _| None,
         replica: None,
         command_line: None,
         collector: None,
