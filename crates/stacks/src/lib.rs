@@ -53,6 +53,7 @@ mod rounds;
 pub mod rows;
 #[cfg(test)]
 mod scenes;
+mod sessions;
 mod stacks;
 #[doc(hidden)]
 pub mod unwind;
@@ -64,6 +65,7 @@ pub use goroutines::Goroutines;
 pub use interpreters::Interpreters;
 pub use java::JavaMonitors;
 pub use left::{Left, Walker, Whose};
+pub use sessions::Sessions;
 pub use stacks::UserStacks;
 
 #[cfg(test)]

@@ -91,6 +91,17 @@ impl<A: Send + 'static> Rounds<A> {
         Some(found.spent_ns)
     }
 
+    /// Starts the thread, if it is not there yet and there is anything to read.
+    pub(crate) fn begin<S: Default + 'static>(
+        &mut self,
+        name: &str,
+        round: fn(&mut S, Ask<A>, &mut Vec<Fact>) -> usize,
+    ) {
+        if self.helper.is_none() && !self.fresh.is_empty() {
+            self.helper = start(name, round);
+        }
+    }
+
     /// Sends the next round, if there is anything to read. The thread has a state of its own, which a round gets with what is
     /// asked for and where facts go, and gives how many processes it goes on reading.
     pub(crate) fn send<S: Default + 'static>(
@@ -110,9 +121,9 @@ impl<A: Send + 'static> Rounds<A> {
         self.is_away = asked == Some(true);
     }
 
-    /// Reads once more what is read already, for no more than this of CPU time: what stands as the look ends may stand since the
+    /// Reads once more what is read already, and what is fresh, for no more than this of CPU time: what stands as the look ends may stand since the
     /// last reading only. Gives what it took; a round that is out is waited for as well.
-    pub(crate) fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+    pub(crate) fn last(&mut self, fresh: Vec<A>, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         let Some((ask, answer)) = &self.helper else { return 0 };
         let mut spent_ns = 0;
         let mut take = |facts: &mut Vec<Fact>| {
@@ -125,8 +136,9 @@ impl<A: Send + 'static> Rounds<A> {
             let Some(count) = take(facts) else { return 0 };
             (self.is_away, self.count) = (false, count);
         }
-        let asked = Ask { fresh: Vec::new(), last_ns: Some(allowed_ns) };
-        if self.count > 0 && ask.send(asked).is_ok() {
+        let is_any = self.count > 0 || !fresh.is_empty();
+        let asked = Ask { fresh, last_ns: Some(allowed_ns) };
+        if is_any && ask.send(asked).is_ok() {
             self.is_away = take(facts).is_none();
         }
         spent_ns
@@ -194,7 +206,7 @@ impl Once {
 
     /// See [`Rounds::last`].
     pub(crate) fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
-        self.rounds.last(facts, allowed_ns)
+        self.rounds.last(Vec::new(), facts, allowed_ns)
     }
 }
 

@@ -91,3 +91,32 @@ def mariadb_commit_disk(s):
     group.io(number, "write_iops", s.random.randrange(4, 8))
     truth = Truth(end=("device",), object=(disk, number), code=("disk.own_throttle",), culprit=(group.name,))
     yield run(argv, truth, wall=1)
+
+
+@case("mariadb-read-lock")
+def mariadb_read_lock(s):
+    """FLUSH TABLES WITH READ LOCK of a client that does something else, with another client at rest beside it."""
+    my = Maria(s)
+    update = my.client + ["-e", f"update d.{my.table} set v = v + 1 where id = 1"]
+    yield run(update, HEALTHY, "twin")
+    my.idle_after("select 1")
+    client, write = my.idle_after("flush tables with read lock")
+    s.later(s.seconds(3.2, 4), write, "unlock tables;\n")
+    yield run(update, held(client, my), wall=1)
+    write("flush tables with read lock;\n")
+    waiting = s.waiting(update, 0.8)
+    s.wait(lambda: my.in_state("lock"), "somebody waits for the lock", every=0.3)
+    # Which of two sessions at rest has it only the server knows: no culprit is asked for.
+    yield pid(waiting, held(client, my, True).plus(code=()), "client-hang", standing=True)
+
+
+@case("mariadb-semi-sync")
+def mariadb_semi_sync(s):
+    """Semi-synchronous replication without its replica, until its timeout."""
+    my = Maria(s, **{"log-bin": "b", "server-id": 1, "rpl-semi-sync-master-wait-no-slave": 1})
+    update = my.client + ["-e", f"update d.{my.table} set v = v + 1 where id = 1"]
+    yield run(update, HEALTHY, "twin")
+    my.ask(f"set global rpl_semi_sync_master_timeout = {int(1000 * s.seconds(3, 4))}; set global rpl_semi_sync_master_enabled = on")
+    truth = Truth(end=("lock",), object=("mariadbd",), code=("lock.replica",),
+                  culprit=("mariadbd", "rpl_semi_sync_master_enabled"))
+    yield run(update, truth, wall=2)

@@ -181,3 +181,61 @@ def app_behind_row_lock(s):
     s.wait(pg.blocked, "a backend waits")
     yield pid(client, held(holder, True), "client-hang", secs=2, standing=True)
     yield host(held(holder, True), "hang", secs=2, standing=True)
+
+
+@case("pg-advisory-sleep")
+def pg_advisory_sleep(s):
+    """An advisory lock whose holder sleeps in the server, with a third session beside it that sleeps as well."""
+    pg = Postgres(s)
+    number = s.random.randrange(1, 9999)
+    take = pg.psql + ["-c", f"select pg_advisory_lock({number})"]
+    yield run(take, HEALTHY, "twin")
+
+    def holder(seconds):
+        s.spawn(pg.psql + ["-c", f"select pg_advisory_lock({number}), pg_sleep({seconds})"], log="holder.log")
+        s.spawn(pg.psql + ["-c", f"select pg_sleep({seconds + 1})"], log="bystander.log")
+        held = f"select pid from pg_locks where locktype = 'advisory' and objid = {number} and granted"
+        backend = int(s.wait(lambda: pg.ask(held), "the lock is held"))
+        return Truth(end=("lock",), object=("postgres",), who=(backend,), code=("lock.row",))
+    yield run(take, holder(s.seconds(3.4, 4.2)), wall=1)
+    s.wait(lambda: pg.ask("select count(*) from pg_locks where locktype = 'advisory'") == "0", "the lock is free")
+    truth = holder(12)
+    waiting = s.waiting(take)
+    s.wait(pg.blocked, "a backend waits for a lock")
+    yield pid(waiting, truth, "hang", standing=True)
+    yield host(truth, "hang", standing=True)
+
+
+@case("pg-queue")
+def pg_queue(s):
+    """Who reads a table waits behind an ALTER TABLE, and that for the transaction of somebody at psql."""
+    pg = Postgres(s)
+    count = pg.psql + ["-c", f"select count(*) from {pg.table}"]
+    yield run(count, HEALTHY, "twin")
+    holder = pg.idle_in_transaction(f"select count(*) from {pg.table}")
+    s.spawn(pg.psql + ["-c", f"alter table {pg.table} add column w int"], log="alter.log")
+    s.wait(pg.blocked, "the ALTER TABLE waits")
+    s.later(s.seconds(3.4, 4.2), holder[2], "commit;\n")
+    yield run(count, held(holder), wall=2)
+
+
+@case("pg-standby")
+def pg_standby(s):
+    """Commits wait for a standby that is not there; beside it a server whose commits wait for nobody."""
+    pg = Postgres(s)
+    yield run(pg.update(1), HEALTHY, "twin")
+    name = s.word()
+
+    def standbys(value):
+        s.sh(" ".join(pg.psql) + f""" -c "alter system set synchronous_standby_names = '{value}'" -c "select pg_reload_conf()" """)
+    standbys(name)
+    s.wait(lambda: pg.ask("show synchronous_standby_names") == name, "the standby is wanted")
+    truth = Truth(end=("lock",), object=("postgres",), code=("lock.replica",), culprit=("postgres", "synchronous_standby_names"))
+    s.later(s.seconds(3.2, 4), standbys, "")
+    yield run(pg.update(1), truth, wall=2)
+    standbys(name)
+    s.wait(lambda: pg.ask("show synchronous_standby_names") == name, "the standby is wanted")
+    waiting = s.waiting(pg.update(2))
+    yield pid(waiting, truth, "hang", standing=True)
+    yield host(truth, "hang", standing=True)
+    standbys("")

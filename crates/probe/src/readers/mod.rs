@@ -71,7 +71,7 @@ pub mod waits;
 pub use queues::unopened as no_netlink;
 
 use crate::SourceError;
-use holdup_stacks::{Functions, Goroutines, Interpreters, JavaMonitors};
+use holdup_stacks::{Functions, Goroutines, Interpreters, JavaMonitors, Sessions};
 use look::Look;
 use reader::{Opening, Reader, Turn};
 
@@ -107,6 +107,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<Interpreters>, Turn::Names),
     (open::<Goroutines>, Turn::Names),
     (open::<JavaMonitors>, Turn::Names),
+    (open::<Sessions>, Turn::Names),
     (open::<stacks::Stacks>, Turn::Names),
     (open::<flows::Flows>, Turn::Names),
     (open::<Functions>, Turn::Names),

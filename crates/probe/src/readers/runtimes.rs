@@ -1,4 +1,4 @@
-//! What interpreters, Go programs and Java machines say of their own threads, as sources.
+//! What interpreters, Go programs, Java machines and sessions of databases say of their own threads, as sources.
 //!
 //! Each has a thread of its own that reads, so that nobody here waits; what it takes of a CPU is paid from the account of all user
 //! stacks. Must not: read (crates/stacks). Edit together: mod.rs, since who waits for a monitor must come before the stacks.
@@ -7,7 +7,7 @@ use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
 use holdup_reason::facts::{Fact, Ns};
-use holdup_stacks::{Goroutines, Interpreters, JavaMonitors};
+use holdup_stacks::{Goroutines, Interpreters, JavaMonitors, Sessions};
 
 impl Reader for Interpreters {
     fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
@@ -77,6 +77,32 @@ impl Reader for JavaMonitors {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         last(look, |rest_ns| self.last_round(facts, rest_ns));
+        Ok(())
+    }
+}
+
+impl Reader for Sessions {
+    fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self::default())
+    }
+
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        _: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        look.stacks.pay(self.round(facts, look.lasted_ns()));
+        Ok(())
+    }
+
+    fn standing(
+        &mut self,
+        look: &mut Look,
+        waits: &mut Vec<Fact>,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        last(look, |rest_ns| self.last_round(waits, facts, rest_ns));
         Ok(())
     }
 }

@@ -7,6 +7,7 @@
 //! Edit together: docs/json.md (the words), report's text/verdict.rs (which of them mean that a cause may be missed).
 
 use crate::answer::report::*;
+use crate::answer::standing;
 use crate::facts::*;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
@@ -241,6 +242,9 @@ pub(super) fn caveats(
     }
     if let Some(text) = full_cpus(measures, accounting, findings) {
         add("cpu_full", text);
+    }
+    if let Some(text) = standing::beside(measures, ends) {
+        add("awaited", text);
     }
     if let Some(text) = stacks_left_out(model, ends) {
         add("stacks_left_out", text);

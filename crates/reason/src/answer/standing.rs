@@ -1,14 +1,17 @@
-//! Who has waited all the time for somebody else, where nothing that is known is late: the sentence of a look that is idle.
+//! Who has waited all the time for somebody else, where nothing that is known is late: the sentence of a look that is idle, and of a host
+//! that is not a caveat beside what is said.
 //!
 //! A client that hangs and one that listens look alike. Whoever asks about such a process gets the other end of what it stands at: who
-//! has the pipe open for writing, whose socket it is. Of a host the clients are said that have asked a process of it, or stand at
-//! its named socket, since before the look. Must not: say that anybody is late (rules/), or follow (graph/). Rejected: event
+//! has the pipe open for writing, whose socket it is. Of a host the clients are said that have asked a process of it, by the clocks of the
+//! connection, or stand at its named socket, since before the look: also those that look at the time now and then. Must not: say that anybody is late (rules/), or follow (graph/). Rejected: event
 //! loops that poll several things, which every session of a desktop has.
 
+use super::report::AnswerEnd;
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
+use crate::model::Model;
 use crate::model::words;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -102,44 +105,92 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     ))
 }
 
-/// The process of a host that most others have waited for all the time.
-fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
-    let model = measures.model;
-    let mut by_server: BTreeMap<u32, Vec<ThreadRef>> = BTreeMap::new();
-    for wait in measures.waits().filter(|wait| stands(measures, wait) && has_asked(measures, wait))
-    {
-        let server = measures.graph.holder(wait);
-        if let Some(server) = server.filter(|it| it.pid != model.look.host.own_pid) {
-            let client = model.threads.thread_ref(wait.thread.pid);
-            by_server.entry(server.pid).or_default().push(client);
+/// The process of a host that most others have waited for all the time, and those.
+struct Awaited {
+    server: ThreadRef,
+    clients: Vec<ThreadRef>,
+}
+
+impl Awaited {
+    fn of(measures: &Measures<'_>) -> Option<Self> {
+        let model = measures.model;
+        let mut by_server: BTreeMap<u32, Vec<ThreadRef>> = BTreeMap::new();
+        let mut add = |server: u32, client: u32| {
+            if server != model.look.host.own_pid && client != model.look.host.own_pid {
+                by_server.entry(server).or_default().push(model.threads.thread_ref(client));
+            }
+        };
+        let standing = measures.waits().filter(|wait| stands(measures, wait));
+        for wait in standing.filter(|wait| has_asked(measures, wait)) {
+            if let Some(server) = measures.graph.holder(wait) {
+                add(server.pid, wait.thread.pid);
+            }
+        }
+        for (client, debts) in &measures.graph.debts().awaits {
+            for debt in debts.iter().filter(|debt| is_old(measures, debt)) {
+                let socket = model.called.socket(debt.ino);
+                let far = socket.map(|socket| measures.graph.far_processes(socket));
+                // One that several processes have open is a listener's child's: whoever answers is not known.
+                if let Some([server]) = far.as_deref() {
+                    add(server.pid, *client);
+                }
+            }
+        }
+        let clients = by_server.into_iter().map(|(pid, clients)| (pid, others(clients, pid)));
+        let (pid, clients) =
+            clients.max_by_key(|(pid, all)| (all.len(), std::cmp::Reverse(*pid)))?;
+        let server = model.threads.thread_ref(pid);
+        (!clients.is_empty()).then_some(Self { server, clients })
+    }
+
+    fn title(&self) -> String {
+        let server = words::who(&self.server);
+        match &self.clients[..] {
+            [one] => format!("{} has waited all the time for {server}", words::who(one)),
+            all => format!("{} processes have waited all the time for {server}", all.len()),
         }
     }
-    let clients = by_server.into_iter().map(|(pid, clients)| (pid, others(clients, pid)));
-    let (pid, clients) = clients.max_by_key(|(pid, all)| (all.len(), std::cmp::Reverse(*pid)))?;
-    let server = model.threads.thread_ref(pid);
-    let title = match &clients[..] {
-        [] => return None,
-        [one] => format!(
-            "{} has waited all the time for {}; nobody else here is owed anything.",
-            words::who(one),
-            words::who(&server)
-        ),
-        all => format!(
-            "{} processes have waited all the time for {}; nobody else here is owed anything.",
-            all.len(),
-            words::who(&server)
-        ),
-    };
-    let place = stands_in(model, &server, (model.look.begin_ns, model.look.end_ns));
-    let place =
-        place.map_or_else(String::new, |it| format!(" {} stands in {it}.", words::who(&server)));
-    let who = if clients.len() > 1 { format!("{}: ", names(&clients)) } else { String::new() };
-    Some((
-        title,
+
+    fn text(&self, model: &Model) -> String {
+        let who = match self.clients.len() {
+            1 => String::new(),
+            _ => format!("{}: ", names(&self.clients)),
+        };
+        let place = stands_in(model, &self.server, (model.look.begin_ns, model.look.end_ns));
+        let place = place.map_or_else(String::new, |it| {
+            format!(" {} stands in {it}.", words::who(&self.server))
+        });
         format!(
-            "{who}an answer may be due later, as that of a long poll is.{place} holdup -p {pid} follows it."
-        ),
-    ))
+            "{who}an answer may be due later, as that of a long poll is.{place} holdup -p {} follows it.",
+            self.server.pid
+        )
+    }
+}
+
+/// The sentence of a host that is idle but for that.
+fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
+    let awaited = Awaited::of(measures)?;
+    let title = format!("{}; nobody else here is owed anything.", awaited.title());
+    Some((title, awaited.text(measures.model)))
+}
+
+/// The same of a host of which something else is said, unless one of its ends leads through that process.
+pub(super) fn beside(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<String> {
+    let target = measures.model.look.target.as_ref();
+    let awaited = Awaited::of(measures)
+        .filter(|_| target.is_none_or(|target| target.kind == TargetKind::Host))?;
+    let is_said = |end: &AnswerEnd| {
+        let links = end.chain.iter().filter_map(|link| link.who.pid);
+        links.chain(end.who.as_ref().and_then(|who| who.pid)).any(|pid| pid == awaited.server.pid)
+    };
+    let text = awaited.text(measures.model);
+    (!ends.is_empty() && !ends.iter().any(is_said)).then(|| format!("{}; {text}", awaited.title()))
+}
+
+/// Whether a question is older than the look, and has no answer by its end.
+fn is_old(measures: &Measures<'_>, debt: &Debt) -> bool {
+    let look = &measures.model.look;
+    debt.since_known && debt.since_ns <= look.begin_ns && debt.seen_ns >= look.end_ns
 }
 
 /// Whether who waits is known to have asked, by the clocks of the connection, before the look; or stands at a server's named socket,
@@ -149,9 +200,7 @@ fn has_asked(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     match &wait.place.object {
         Some(ObjectRef::Inet(socket)) => {
             let debts = graph.debts().awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
-            let is_old =
-                |debt: &&Debt| debt.since_known && debt.since_ns <= measures.model.look.begin_ns;
-            debts.iter().filter(is_old).any(|debt| debt.ino == socket.ino)
+            debts.iter().any(|debt| debt.ino == socket.ino && is_old(measures, debt))
         }
         Some(ObjectRef::Unix { peer_ino, .. }) => {
             let is_alone = !wait.place.is_for_several() || wait.place.polled.len() == 1;
@@ -165,6 +214,7 @@ fn has_asked(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
 mod tests {
     use crate::answer::{Verdict, explain};
     use crate::facts::*;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     fn reads(object: ObjectRef) -> Place {
@@ -240,5 +290,42 @@ mod tests {
         );
         let pair = explain(client(None)).answer.title;
         assert!(pair.contains("nobody here is owed anything"), "a pair that two share: {pair}");
+    }
+
+    /// Four clients have asked a server over TCP long ago, and look at the time meanwhile.
+    #[test]
+    fn clients_that_look_at_the_time_while_they_wait_are_counted_beside_what_else_is_said() {
+        let mut facts = Vec::new();
+        for at in 0..4_u32 {
+            let (near, ino) = (format!("127.0.0.1:{}", 4000 + at), u64::from(100 + 2 * at));
+            let own = inet("tcp", ino, &near, "127.0.0.1:80", 1);
+            let turn = TcpTurn { sent_jiffies: 9_000, jiffy_ns: 4_000_000, ..TcpTurn::default() };
+            let mut own = Fact { at_ns: LOOK_NS, ..endpoint(10 + at, "curl", own) };
+            if let Body::Endpoint(own) = &mut own.body {
+                own.socket = Some(SocketState {
+                    acked_bytes: 80,
+                    turn: Some(turn),
+                    ..SocketState::default()
+                });
+            }
+            let far = inet("tcp", ino + 1, "127.0.0.1:80", &near, 1);
+            facts.extend([own, endpoint(50, "java", far)]);
+            facts.push(blocked(10 + at, "curl", WaitState::Sleep, "nanosleep"));
+        }
+        facts.push(endpoint(50, "java", inet("tcp", 99, "127.0.0.1:80", "0.0.0.0:0", 10)));
+        facts.push(blocked(50, "java", WaitState::Sleep, "epoll_wait"));
+        let alone = explain([host(), facts.clone()].concat());
+        assert!(
+            alone.answer.title.starts_with("4 processes have waited all the time for java 50"),
+            "{}",
+            alone.answer.title
+        );
+        let caveat = |report: &crate::answer::Report| {
+            report.caveats.iter().any(|it| it.code == "awaited" && it.text.contains("java 50"))
+        };
+        assert!(!caveat(&alone), "it is the answer");
+        let busy = [host(), facts, vec![blocked(80, "job", WaitState::Sleep, "flock")]].concat();
+        let busy = explain(busy);
+        assert!(caveat(&busy), "{:#?} {:#?}", busy.answer, busy.caveats);
     }
 }

@@ -208,7 +208,8 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
 fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
     let model = measures.model;
     let program = |who: &ThreadRef| {
-        Remedy::default().ask(Question::Program, who, ask::question(model, who.pid))
+        let question = ask::question_about(model, who.pid, end.lock_kind(model));
+        Remedy::default().ask(Question::Program, who, question)
     };
     let way = match (end.kind, &end.object) {
         (

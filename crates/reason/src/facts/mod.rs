@@ -21,6 +21,7 @@ mod kernel_log;
 mod memory;
 mod net;
 mod object;
+mod session;
 mod thread;
 mod thread_ref;
 mod user_stack;
@@ -35,6 +36,7 @@ pub use kernel_log::*;
 pub use memory::*;
 pub use net::*;
 pub use object::*;
+pub use session::*;
 pub use thread::*;
 pub use thread_ref::*;
 pub use user_stack::*;
@@ -96,6 +98,8 @@ pub enum Body {
     Goroutines(Goroutines),
     /// Threads of a Java program that wait to enter monitors.
     MonitorWaits(MonitorWaits),
+    /// What a process of a database waits for inside the server.
+    SessionWait(SessionWait),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

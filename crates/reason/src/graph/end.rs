@@ -506,6 +506,13 @@ mod tests {
         let end = &answer.ends[0];
         assert_eq!((end.end, end.lock_kind), (EndKind::Lock, Some(LockKind::RowLock)));
         assert!(answer.title.contains("a row lock"), "{}", answer.title);
+        let mut archived = server(&[]);
+        let event = Some(SessionEvent::Archive);
+        let read = SessionWait { pid: 20, event, ..SessionWait::default() };
+        archived.push(Fact { at_ns: LOOK_NS / 2, body: Body::SessionWait(read) });
+        let answer = explain(archived).answer;
+        assert!(answer.title.contains("the archiving of its log"), "{}", answer.title);
+        assert!(answer.ends[0].ask.contains("show archive_command"), "{}", answer.ends[0].ask);
         let idle = explain(server(&["secure_read", "PostgresMain"])).answer;
         assert!(idle.ends.iter().all(|end| end.end != EndKind::Lock && end.lock_kind.is_none()));
     }

@@ -19,7 +19,7 @@ use crate::model::{Model, ThreadKey};
 use crate::programs::lock_kind::LockKind;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{self, Timelines};
-use crate::waits::user_stack;
+use crate::waits::{session_wait, user_stack};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -211,6 +211,9 @@ impl<'c, 'a> Found<'c, 'a> {
 
     fn unnamed_keys(&mut self, leaf: &Leaf, owed: bool) -> Vec<(EndKey, f64)> {
         let root = leaf.root();
+        if root.class == WaitClass::FutexWait && self.is_inside_a_server(root) {
+            return vec![((EndKind::Lock, root.class, Object::Inside(root.who.pid)), 1.0)];
+        }
         if root.class == WaitClass::Unseen {
             return self.unseen_keys(root);
         }
@@ -235,6 +238,14 @@ impl<'c, 'a> Found<'c, 'a> {
             false => self.key(root, kind, root.class),
         };
         vec![(key, 1.0)]
+    }
+
+    /// Whether a server says itself that it waits for something inside of it, whatever ends each piece of that.
+    fn is_inside_a_server(&self, root: &ChainLink) -> bool {
+        let (from, to) = (root.since_ns, root.end_ns);
+        let by_stack = || user_stack::lock_kind_of(self.model, &root.who, from, to);
+        session_wait::kind_of(self.model, &root.who, from, to).is_some()
+            || by_stack().is_some_and(LockKind::is_of_a_server)
     }
 
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a

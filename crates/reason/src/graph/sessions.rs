@@ -57,10 +57,12 @@ fn only_other_session(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         its.is_some_and(|its| is_for_a_question(index, its))
     };
     let threads = index.families.threads_of(&[wait.thread.pid]);
-    let others = threads.into_iter().filter(|other| other.tid != wait.thread.tid);
-    let mut resting = others.filter(rests);
-    let only = resting.next()?;
-    resting.next().is_none().then_some(only)
+    let others = || threads.iter().filter(|other| other.tid != wait.thread.tid);
+    // Whose wait was not seen, since it neither began nor ended in a look at a command, may rest as well.
+    let is_seen = |thread: &&ThreadRef| index.waits.at(thread, at_ns).is_some();
+    let mut resting = others().filter(|other| rests(other));
+    let only = resting.next().filter(|_| others().all(|other| is_seen(&other)))?;
+    resting.next().is_none().then(|| only.clone())
 }
 
 fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {

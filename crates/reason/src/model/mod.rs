@@ -131,6 +131,7 @@ impl Model {
             Body::InterpreterLock(it) => self.stacks.push(at, it),
             Body::Goroutines(it) => self.stacks.push(at, it),
             Body::MonitorWaits(it) => self.stacks.push(at, it),
+            Body::SessionWait(it) => self.stacks.push(at, it),
 
             Body::Endpoint(it) => {
                 self.called.learn(&it.object);

@@ -19,6 +19,8 @@ pub struct Stacks {
     pub(crate) goroutines: HashMap<u32, Series<Goroutines>>,
     /// Who waited to enter a monitor of a Java program, by process, every reading.
     pub(crate) monitor_waits: HashMap<u32, Series<MonitorWaits>>,
+    /// What processes of databases waited for inside the server, by process, every reading.
+    pub(crate) session_waits: HashMap<u32, Series<SessionWait>>,
 }
 
 impl Stacks {
@@ -55,5 +57,11 @@ impl Push<Goroutines> for Stacks {
 impl Push<MonitorWaits> for Stacks {
     fn push(&mut self, at: Ns, all: MonitorWaits) {
         self.monitor_waits.entry(all.pid).or_default().push((at, all));
+    }
+}
+
+impl Push<SessionWait> for Stacks {
+    fn push(&mut self, at: Ns, wait: SessionWait) {
+        self.session_waits.entry(wait.pid).or_default().push((at, wait));
     }
 }

@@ -98,6 +98,12 @@ pub fn session(title: &str) -> Option<Session<'_>> {
     ALL.iter().filter_map(|it| it.session).find_map(|read| read(title))
 }
 
+/// Whether the title of a process says that it is the one of its server that brings about what others of it wait for.
+pub fn brings_about(title: &str, wanted: Option<LockKind>) -> bool {
+    let all = ALL.iter().flat_map(|it| it.brings_about);
+    all.filter(|(kind, _)| Some(*kind) == wanted).any(|(_, begins)| title.starts_with(begins))
+}
+
 /// What a process of this name runs, by its command line, where the name does not say that.
 pub fn runs(process: &str, words: &[&str]) -> Option<String> {
     let command = command_line::command(words.first()?);

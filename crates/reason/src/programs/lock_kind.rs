@@ -54,6 +54,10 @@ pub enum LockKind {
     BufferPin,
     /// The confirmation of a replica.
     Replica,
+    /// A checkpoint of a database.
+    Checkpoint,
+    /// A database's log to be archived.
+    Archive,
     /// Work: nobody is waited for.
     Idle,
 }
@@ -84,6 +88,8 @@ impl LockKind {
             ServerLock => "a lock of the server on its own memory",
             BufferPin => "a page that others use",
             Replica => "the confirmation of a replica",
+            Checkpoint => "a checkpoint",
+            Archive => "the archiving of its log",
             Idle => "work",
         }
     }
@@ -102,6 +108,8 @@ impl LockKind {
                 | Park
                 | GarbageCollection
                 | Replica
+                | Checkpoint
+                | Archive
                 | Idle
         )
     }
@@ -116,6 +124,11 @@ impl LockKind {
     pub fn is_of_a_session(self) -> bool {
         use LockKind::*;
         matches!(self, RowLock | TableLock | MetadataLock | AdvisoryLock | DatabaseLock)
+    }
+
+    /// A server waits so for another server, or for a process of its own, whatever ends each piece of the wait.
+    pub fn is_of_a_server(self) -> bool {
+        matches!(self, Self::Replica | Self::Checkpoint | Self::Archive)
     }
 
     /// The word is none of a lock, whatever it holds.

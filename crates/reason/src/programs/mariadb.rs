@@ -5,7 +5,7 @@
 
 use super::doors::Doors;
 use super::lock_kind::LockKind;
-use super::program::{Functions, Program};
+use super::program::{Functions, Program, ReplicaSetting};
 use crate::model::words;
 
 /// MariaDB, and what both have in common.
@@ -15,6 +15,7 @@ pub(super) static MARIADB: Program = Program {
         locks: &[
             (LockKind::MetadataLock, &["MDL_context::acquire_lock"]),
             (LockKind::AdvisoryLock, &["Item_func_get_lock::val_int"]),
+            (LockKind::Replica, &["Repl_semi_sync_master::commit_trx"]),
             (LockKind::RowLock, &["lock_wait", "lock_wait_suspend_thread"]),
         ],
         engine_begins: "handler::ha_",
@@ -38,6 +39,7 @@ pub(super) static MARIADB: Program = Program {
     },
     files: super::program::Files { plumbing_paths: &["tpool::"], ..super::program::Files::NONE },
     question: Some(|doors, _| question("mariadb", doors)),
+    replica: Some(REPLICA),
     ..Program::UNKNOWN
 };
 
@@ -53,11 +55,26 @@ const SESSIONS: &str = "show full processlist; \
     select trx_mysql_thread_id as id, trx_state, trx_started, trx_query from information_schema.innodb_trx; \
     select waiting_pid, waiting_query, blocking_pid, blocking_trx_age, sql_kill_blocking_connection from sys.innodb_lock_waits";
 
+const REPLICA: ReplicaSetting = ReplicaSetting {
+    name: "rpl_semi_sync_master_enabled",
+    sender: None,
+    question: |doors| {
+        let asks = "show status like 'rpl_semi_sync_master%'; show variables like 'rpl_semi_sync_master%'; show slave hosts";
+        says("mariadb", doors, asks)
+    },
+    off: |doors| says("mariadb", doors, "set global rpl_semi_sync_master_enabled = off"),
+    on: |doors, _| Some(says("mariadb", doors, "set global rpl_semi_sync_master_enabled = on")),
+};
+
 fn question(client: &str, doors: &Doors) -> String {
+    says(client, doors, SESSIONS)
+}
+
+fn says(client: &str, doors: &Doors, sql: &str) -> String {
     let at = match (doors.unix.first(), doors.tcp.first()) {
         (Some(path), _) => format!(" -S {}", words::shell(path)),
         (None, Some(at)) => format!(" -h {} -P {}", at.ip(), at.port()),
         (None, None) => String::new(),
     };
-    format!("{client}{at} -e \"{SESSIONS}\"")
+    format!("{client}{at} -e \"{sql}\"")
 }

@@ -39,11 +39,11 @@ mod shell;
 mod tools;
 
 pub use all::{
-    collectors, is_engine, is_extension, is_library, is_own_library, is_script, of, of_interpreter,
-    runs, session, waits_for_child_in,
+    brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
+    of_interpreter, runs, session, waits_for_child_in,
 };
 pub use doors::Doors;
 pub use function_names::{NamedFrames, is_known};
-pub use program::{Collector, Program, stacks, stacks_with_warning};
+pub use program::{Collector, Program, ReplicaSetting, stacks, stacks_with_warning};
 pub use runtimes::freezer;
 pub use session::Session;

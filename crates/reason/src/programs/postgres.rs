@@ -5,7 +5,7 @@
 
 use super::doors::Doors;
 use super::lock_kind::LockKind;
-use super::program::{Functions, Program};
+use super::program::{Functions, Program, ReplicaSetting};
 use super::session::Session;
 use crate::model::words;
 
@@ -45,8 +45,46 @@ pub(super) static POSTGRES: Program = Program {
     },
     question: Some(question),
     session: Some(session),
+    question_about,
+    replica: Some(REPLICA),
+    brings_about: &[
+        (LockKind::Checkpoint, "postgres: checkpointer"),
+        (LockKind::Archive, "postgres: archiver"),
+    ],
     ..Program::UNKNOWN
 };
+
+/// A checkpoint is spread over time, unless it is asked for; an archive that fails says since when.
+fn question_about(doors: &Doors, kind: LockKind) -> Option<String> {
+    let asks = match kind {
+        LockKind::Checkpoint => {
+            "-c 'show checkpoint_timeout' -c 'show checkpoint_completion_target'"
+        }
+        LockKind::Archive => {
+            "-c 'show archive_command' -c 'select last_archived_time, last_failed_wal, last_failed_time from pg_stat_archiver'"
+        }
+        _ => return None,
+    };
+    Some(format!("{} {asks}", psql(doors)))
+}
+
+const STANDBYS: &str = "synchronous_standby_names";
+
+const REPLICA: ReplicaSetting = ReplicaSetting {
+    name: STANDBYS,
+    sender: Some("postgres: walsender"),
+    question: |doors| {
+        let asks = "select application_name, client_addr, state, sync_state, replay_lag from pg_stat_replication";
+        format!("{} -c 'show {STANDBYS}' -c '{asks}'", psql(doors))
+    },
+    off: |doors| set_standbys(doors, ""),
+    on: |doors, value| value.map(|value| set_standbys(doors, value)),
+};
+
+fn set_standbys(doors: &Doors, value: &str) -> String {
+    let sql = format!("alter system set {STANDBYS} = '{}'", value.replace('\'', "''"));
+    format!("{} -c {} -c 'select pg_reload_conf()'", psql(doors), words::shell(&sql))
+}
 
 const PROC_SLEEP: &str = "ProcSleep";
 const WANTED_BY: &[(LockKind, &[&str])] = &[

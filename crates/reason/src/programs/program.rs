@@ -26,6 +26,12 @@ pub struct Program {
     pub question: Option<fn(&Doors, u32) -> String>,
     /// What the title of a process says of its session; none of one that serves no client.
     pub session: Option<for<'a> fn(&'a str) -> Option<Session<'a>>>,
+    /// How the title of its one process begins that brings about what others of it wait for.
+    pub brings_about: &'static [(LockKind, &'static str)],
+    /// The command that asks it about one kind of what it waits for inside, where that is another.
+    pub question_about: fn(&Doors, LockKind) -> Option<String>,
+    /// The setting by which its commits wait for a replica.
+    pub replica: Option<ReplicaSetting>,
     /// How its command line says what it runs.
     pub command_line: Option<CommandLine>,
     /// Its collector of garbage, if that is known by its functions.
@@ -76,6 +82,20 @@ pub struct Files {
     pub child: &'static [(&'static str, &'static str)],
 }
 
+/// A setting by which commits wait for the confirmation of a replica, and the commands around it.
+pub struct ReplicaSetting {
+    /// What it is called.
+    pub name: &'static str,
+    /// How the title of a process begins that sends to a replica, of a server that has one for each.
+    pub sender: Option<&'static str>,
+    /// Asks which replicas there are, and which count.
+    pub question: fn(&Doors) -> String,
+    /// Has commits wait for nobody.
+    pub off: fn(&Doors) -> String,
+    /// Takes that back, by the value that the setting has now; none where that had to be known.
+    pub on: fn(&Doors, Option<&str>) -> Option<String>,
+}
+
 /// A collector of garbage that runs on the program's own threads.
 pub struct Collector {
     /// Whose it is.
@@ -98,6 +118,9 @@ impl Program {
         files: Files::NONE,
         question: None,
         session: None,
+        brings_about: &[],
+        question_about: |_, _| None,
+        replica: None,
         command_line: None,
         collector: None,
     };

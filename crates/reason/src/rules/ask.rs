@@ -13,6 +13,7 @@
 use crate::facts::InetRef;
 use crate::measure::doors;
 use crate::model::Model;
+use crate::programs::lock_kind::LockKind;
 use crate::programs::{self, Program, stacks_with_warning};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
@@ -22,6 +23,14 @@ use crate::rules::wording::Remedy;
 pub fn question(model: &Model, pid: u32) -> String {
     let program = programs::of(&model.threads.process_name(pid));
     program.map_or_else(|| stacks_with_warning(pid), |it| question_of(model, it, pid))
+}
+
+/// The same of a process that waits for something inside of its server.
+pub fn question_about(model: &Model, pid: u32, kind: Option<LockKind>) -> String {
+    let program = programs::of(&model.threads.process_name(pid));
+    let of_kind =
+        program.zip(kind).and_then(|(it, kind)| (it.question_about)(&doors::of(model, pid), kind));
+    of_kind.unwrap_or_else(|| question(model, pid))
 }
 
 /// The same of a process that is known to be of a program, whatever it calls itself.

@@ -20,6 +20,8 @@ pub mod objects;
 mod open_locked;
 pub mod poll_intent;
 pub mod retries;
+mod session_pieces;
+pub mod session_wait;
 mod slept_on;
 pub mod span;
 pub mod timeline;

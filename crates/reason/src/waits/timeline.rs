@@ -17,7 +17,7 @@ use super::interpreter_lock;
 use super::poll_intent::Accepted;
 use super::{
     WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
-    retries, slept_on, user_stack,
+    retries, session_pieces, slept_on, user_stack,
 };
 use crate::facts::*;
 use crate::model::object::Object;
@@ -136,6 +136,7 @@ impl Timelines {
                 }
                 interpreter_lock::reclassify(model, wait);
             }
+            session_pieces::reclassify(model, &mut line.waits);
             slept_on::reclassify(&mut line.waits);
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);

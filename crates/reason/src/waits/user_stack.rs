@@ -6,7 +6,7 @@
 //!
 //! Must not: say who holds a lock (graph/), or guess: what no row names has no kind.
 
-use super::monitor;
+use super::{monitor, session_wait};
 use crate::facts::{Ns, ThreadRef, UserFrame};
 use crate::model::Model;
 use crate::programs::lock_kind::LockKind;
@@ -100,10 +100,14 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
     own.or_else(|| known().find(|frame| !is_extension(frame))).or_else(|| known().next())
 }
 
-/// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.
+/// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine, or its server.
 pub fn lock_kind_of(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<LockKind> {
     if monitor::is_waited_for(model, thread, from, to) {
         return Some(LockKind::Monitor);
+    }
+    let by_server = session_wait::kind_of(model, thread, from, to);
+    if by_server.is_some() {
+        return by_server;
     }
     kind(&model.user_stack(thread, from, to)?.frames)
 }

@@ -16,6 +16,7 @@ mod kernel_words;
 pub(crate) mod lease;
 pub(crate) mod monitor;
 pub(crate) mod polled;
+pub(crate) mod replica;
 pub(crate) mod row;
 mod stuck;
 
@@ -28,6 +29,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &interpreter::RULE,
     &monitor::RULE,
     &goroutine::RULE,
+    &replica::RULE,
     &row::RULE,
     &futex::RULE,
     &kernel::RULE,

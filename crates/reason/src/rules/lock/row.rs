@@ -4,13 +4,14 @@
 //! it: the waiter sleeps on a semaphore, a latch or a condition of the program. Two facts make it such a lock: the waiter
 //! serves a client that is owed an answer, and whoever let it go (or holds what it waits for) serves another client, whose next
 //! word it waits for meanwhile: it is idle in its transaction. Or the server's own functions say which kind of lock it is: then
-//! it is one even if nobody outside the server can tell who has it. Must not: claim any other lock whose holder works or was not
+//! it is one even if nobody outside the server can tell who has it. Where the server's own table of locks was read, that says both. Must not: claim any other lock whose holder works or was not
 //! seen. Rejected: the program's name (a server of one's own has locks too).
 
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::own_functions::stands_in;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
 use crate::model::words;
@@ -18,9 +19,9 @@ use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::rules::{holder_doing, wait_words};
 use std::sync::Arc;
 
 /// The rule.
@@ -60,7 +61,11 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let kind = end.lock_kind(measures.model).filter(|kind| kind.is_of_a_session());
+    let kind = end.lock_kind(measures.model);
+    if kind.is_some_and(|kind| !kind.is_held()) {
+        return None;
+    }
+    let kind = kind.filter(|kind| kind.is_of_a_session());
     let server = match end.object {
         Object::Inside(server) => server,
         Object::Futex { pid, .. } if kind.is_some() => pid,
@@ -69,7 +74,8 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if end.kind != EndKind::Lock || kind.is_none() && !is_session(measures, end) {
         return None;
     }
-    let Some(holder) = session(end) else {
+    let known = || kind.and_then(|_| end.links.get(end.named + 1)).map(|next| &**next);
+    let Some(holder) = session(end).or_else(known) else {
         kind?;
         let explain = move |loss: &Loss<'_>| explain_unseen(measures, end, server, loss);
         return Some(Match::new(Culprit::default(), Proof::Read, explain));
@@ -140,6 +146,41 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
     }
 }
 
+/// Until when a session that waits for no word of its client has the lock, and what it does meanwhile.
+fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
+    let model = measures.model;
+    let until = match end.lock_kind(model) {
+        Some(LockKind::AdvisoryLock) => "it gives it back, or its session ends",
+        _ => "its transaction ends",
+    };
+    let does = holder_doing::meanwhile(measures, end).does;
+    let root = end.links.last().map(|root| &root.who).filter(|who| who.tid != by.tid);
+    let does = match root {
+        Some(root) => format!("waits for {}, which {does}", words::who(root)),
+        None => {
+            let place = stands_in(model, by, (model.look.begin_ns, model.look.end_ns));
+            format!("{does}{}", place.map_or_else(String::new, |place| format!(", in {place}")))
+        }
+    };
+    format!("holds it until {until}; meanwhile it {does}")
+}
+
+/// What can be done at whoever has it: its client, or the process of the session. A session that is a thread has none of its own to end.
+fn let_go(end: &End, by: &ThreadRef, client: Option<ThreadRef>) -> Option<Remedy> {
+    let ended = client.unwrap_or_else(|| by.clone());
+    let who = words::who(&ended);
+    if session(end).is_some() {
+        let text = format!(
+            "commit or roll back at {who}; if nobody is there to do it, end {who} (its transaction is rolled back)"
+        );
+        return Some(Remedy::to(text).end(&ended));
+    }
+    let has_process = ended.pid != end.links[end.named].who.pid;
+    let text =
+        format!("let {who} go on until it lets go; or end it (its transaction is rolled back)");
+    has_process.then(|| Remedy::to(text).end(&ended))
+}
+
 fn explain(
     measures: &Measures<'_>,
     end: &End,
@@ -150,46 +191,34 @@ fn explain(
     let who = words::who(by);
     let longest = wait_words::longest(measures, end);
     let client = client(measures, end);
-    let idle = match client.as_ref().filter(|client| client.pid != by.pid) {
+    let held = match client.as_ref().filter(|client| client.pid != by.pid) {
         Some(client) => {
-            format!(
-                "{who} holds it, and waits for the next word of its client {}",
-                words::who(client)
-            )
+            format!("holds it, and waits for the next word of its client {}", words::who(client))
         }
-        None => format!("{who} holds it, and the server waits for the next word of that client"),
+        None if session(end).is_some() => {
+            "holds it, and the server waits for the next word of that client".to_string()
+        }
+        None => does_itself(measures, end, by),
     };
+    let idle = if session(end).is_some() { ": it is idle in its transaction" } else { "" };
     let source = "sched_switch, TCP clocks of both ends";
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
-    evidence.push(Evidence::new(
-        "sessions that hold it and wait for their client",
-        end.holders.len() as f64,
-        "1",
-        source,
-    ));
-    let ended = client.unwrap_or_else(|| by.clone());
+    evidence.push(Evidence::new("sessions that hold it", end.holders.len() as f64, "1", source));
     let lock = named_lock(measures, end);
     Wording {
         title: format!("{} waits for {lock} inside {program} that {who} holds", loss.victim),
         text: format!(
-            "{} pass in {} inside {program}; the longest {}. {idle}: it is idle in its transaction.",
+            "{} pass in {} inside {program}; the longest {}. {who} {held}{idle}.",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
             wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
-        remedy: vec![
-            ask_the_server(measures, &program, end),
-            Remedy {
-                text: format!(
-                    "commit or roll back at {0}; if nobody is there to do it, end {0} (its transaction is rolled back)",
-                    words::who(&ended)
-                ),
-                ..Remedy::default()
-            }
-            .end(&ended),
-        ],
+        remedy: [Some(ask_the_server(measures, &program, end)), let_go(end, by, client)]
+            .into_iter()
+            .flatten()
+            .collect(),
     }
 }
 
@@ -315,6 +344,33 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.pid, None);
         assert!(found[0].text.contains("nothing outside db tells which"), "{}", found[0].text);
+    }
+
+    /// Session 20, of which the server's table says that 30 is in its way, which `holder` does.
+    fn by_table(holder: fn(ObjectRef) -> Fact) -> Finding {
+        let mut facts = facts(None, holder);
+        facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
+        facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
+        facts.extend([20, 30].map(|pid| {
+            let thread = thread(pid, "db");
+            identity(Thread { thread, parent_pid: 5, ..Thread::default() })
+        }));
+        let event = Some(SessionEvent::AdvisoryLock);
+        let read = SessionWait { pid: 20, event, holders: vec![30], setting: None };
+        facts.push(Fact { at_ns: END_NS / 2, body: Body::SessionWait(read) });
+        let report = explain(facts);
+        let row = |finding: &&Finding| finding.code == "lock.row";
+        report.findings.iter().find(row).cloned().unwrap_or_else(|| panic!("{:#?}", report.answer))
+    }
+
+    #[test]
+    fn whom_the_servers_table_says_has_it_whatever_he_does() {
+        let found = by_table(|_| blocked(30, "db", WaitState::Sleep, "nanosleep"));
+        assert_eq!(found.title, "psql waits for an advisory lock inside db that db 30 holds");
+        assert!(found.text.contains("its session ends; meanwhile it sleeps"), "{}", found.text);
+        assert_eq!((found.culprit.pid, found.remedy.len()), (Some(30), 2));
+        let rests = by_table(waits_for_its_client);
+        assert!(rests.text.contains("idle in its transaction"), "{}", rests.text);
     }
 
     #[test]

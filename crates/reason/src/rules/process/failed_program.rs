@@ -55,15 +55,22 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Ma
     }
     let runs = Runs::of(measures, program)?;
     let by = Culprit { name: program.to_string(), ..Culprit::default() };
-    Some(Match::new(by, Proof::Inferred, move |loss| explain(&runs, program, loss)))
+    Some(Match::new(by, Proof::Inferred, move |loss| explain((end, &runs), program, loss)))
 }
 
-fn explain(runs: &Runs, program: &str, loss: &Loss<'_>) -> Wording {
+fn explain((end, runs): (&End, &Runs), program: &str, loss: &Loss<'_>) -> Wording {
     let (victim, ended) = (&loss.victim, runs.end());
+    // Who runs it may be a process that the victim waits for.
+    let other = end.who.as_ref().filter(|who| who.pid != end.first_victim().pid).map(words::who);
+    let runs_it = match &other {
+        Some(other) => format!("{victim} waits for {other}, which runs {program}"),
+        None => format!("{victim} runs {program}"),
+    };
+    let by = other.as_ref().unwrap_or(victim);
     let between = runs.last_ns.saturating_sub(runs.first_ns) as f64 / 1e9;
     Wording {
         title: format!(
-            "{victim} runs {program} again and again, which fails with {ended}, and sleeps in between"
+            "{runs_it} again and again, which fails with {ended}, and sleeps in between"
         ),
         text: format!(
             "{} pass in sleeps between {} of {program}, all of which failed. What it was refused is in its own words, if they \
@@ -82,7 +89,7 @@ fn explain(runs: &Runs, program: &str, loss: &Loss<'_>) -> Wording {
             Evidence::new("time slept between them", loss.seconds, "s", "sched_switch"),
         ],
         remedy: vec![Remedy {
-            text: format!("run {program} once by hand, as {victim} does, and read what it says"),
+            text: format!("run {program} once by hand, as {by} does, and read what it says"),
             ..Remedy::default()
         }],
     }

@@ -21,6 +21,7 @@ mod only_other;
 mod pipe_end;
 mod polled_lock;
 mod row_session;
+mod session_table;
 mod terminal;
 mod vfork_child;
 mod waker;
@@ -34,6 +35,7 @@ use crate::waits::timeline::WaitSpan;
 /// In order: the first that finds somebody is it.
 pub static LADDER: &[&Way] = &[
     &nfs_lock::WAY,
+    &session_table::WAY,
     &lock_table::WAY,
     &polled_lock::WAY,
     &interpreter_lock::WITHIN,

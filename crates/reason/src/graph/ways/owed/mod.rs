@@ -11,6 +11,7 @@ mod ended_with;
 mod event_loop;
 mod far_end;
 mod held_sibling;
+mod inside_server;
 mod interrupts;
 mod next_event;
 mod next_question;
@@ -29,6 +30,7 @@ use super::way::Way;
 /// In order: the first that finds somebody is it.
 pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
+    &inside_server::WAY,
     &open_question::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
