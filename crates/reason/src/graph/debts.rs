@@ -282,12 +282,12 @@ pub fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
         }
     }
     let (sent, received) = (own.sent_jiffies, own.received_jiffies);
+    if sent.abs_diff(received) > 1 {
+        return if sent < received { Spoke::Me } else { Spoke::Peer };
+    }
     let since_data = u64::from(sent.min(received).saturating_sub(own.heard_jiffies));
     if own.keepalive && since_data * u64::from(own.jiffy_ns) > PROBE_MIN.ns() {
         return Spoke::Unknown;
-    }
-    if sent.abs_diff(received) > 1 {
-        return if sent < received { Spoke::Me } else { Spoke::Peer };
     }
     match own.rcv_nxt.wrapping_sub(own.snd_wl1) {
         0 => Spoke::Me,
@@ -428,5 +428,7 @@ mod tests {
     fn a_connection_that_is_probed_says_nothing() {
         let probed = TcpTurn { keepalive: true, heard_jiffies: 10, ..turn(900, 900) };
         assert_eq!(spoke_last(&probed, None), Spoke::Unknown);
+        let asked = TcpTurn { received_jiffies: 1500, ..probed };
+        assert_eq!(spoke_last(&asked, None), Spoke::Me, "a probe carries no data: the ages stay");
     }
 }
