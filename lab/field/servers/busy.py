@@ -4,9 +4,12 @@ A test bench asks one question at a time; in the field every server has traffic.
 whoever asked it was the last to wake the loop; but he holds nothing up.
 """
 
-from harness.truth import HEALTHY, Truth, case, run
+import time
+
+from harness.stage import tool
+from harness.truth import HEALTHY, Truth, case, pid, run
 from programs.databases import Redis
-from programs.web import PEER, PY, asyncio_server, curl, nginx, node_server
+from programs.web import PEER, PY, asyncio_server, curl, gunicorn, haproxy, nginx, node_server
 
 CLIENT = """
 import http.client, sys, time
@@ -40,6 +43,36 @@ def busy_node(s):
     yield run(curl(front, f"/later={s.seconds(2.4, 3.2)}"), truth, "timer-behind-nginx", wall=1)
     works = Truth(end=("works",), who=(server.pid,))
     yield run(curl(front, f"/compute={s.seconds(2.4, 3.2)}"), works, "computes-behind-nginx", wall=1)
+
+
+@case("busy-proxy")
+def busy_proxy(s):
+    """A proxy at full rate for others, while one answer waits in its upstream's only worker."""
+    worker, up, _ = gunicorn(s)
+    _, _, of_nginx = nginx(s, f"proxy_pass http://127.0.0.1:{up}; }} location /others {{ return 200 ok;")
+    _, of_haproxy = haproxy(s, up, "\n  http-request return status 200 if { path_beg /others }")
+    truth = Truth(end=("sleep",), who=(worker,), code=PEER)
+    for name, front in (("nginx", of_nginx), ("haproxy", of_haproxy)):
+        yield run(curl(front), HEALTHY, f"{name}-twin")
+        others = s.spawn([tool("wrk"), "-t1", "-c4", "-d60s", f"http://127.0.0.1:{front}/others"], log="wrk.log")
+        time.sleep(0.5)
+        yield run(curl(front, f"/sleep={s.seconds(2.4, 3.2)}"), truth, name, wall=2)
+        client = s.waiting(curl(front, "/sleep=5"))
+        yield pid(client, truth, f"{name}-hang", secs=2, standing=True)
+        client.wait(9)
+        others.kill()
+
+
+@case("busy-own-work")
+def busy_own_work(s):
+    """The same traffic, and the server computes over the answer itself: that it also answers others is no excuse."""
+    server, port = node_server(s)
+    _, _, front = nginx(s, f"proxy_pass http://127.0.0.1:{port}; }} location /others {{ return 200 ok;")
+    others = s.spawn([tool("wrk"), "-t1", "-c4", "-d60s", f"http://127.0.0.1:{front}/others"], log="wrk.log")
+    time.sleep(0.5)
+    truth = Truth(end=("works",), who=(server.pid,))
+    yield run(curl(front, f"/compute={s.seconds(2.4, 3.2)}"), truth, wall=1)
+    others.kill()
 
 
 @case("busy-asyncio")

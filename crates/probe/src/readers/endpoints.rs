@@ -140,6 +140,10 @@ pub(super) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
 const BETWEEN_MAX: usize = 5_000;
 /// Objects whose other ends are looked for while a look goes on.
 const FOLLOWED_MAX: usize = 10_000;
+/// Sights of connections that are reported beside their last one.
+const STOOD_MAX: usize = 5_000;
+/// On which nothing was said for so long, somebody may be waiting.
+const STOOD_NS_MIN: Ns = 20_000_000;
 /// Sockets that are remembered from the begin.
 const EARLIER_MAX: usize = 50_000;
 
@@ -155,7 +159,10 @@ fn place(endpoint: &Endpoint) -> Place {
 #[derive(Debug, Default)]
 pub struct Ends {
     earlier: BTreeMap<Place, Fact>,
-    between: BTreeMap<Place, Fact>,
+    /// In order of time: the last sight of each, and before it those on which it stood still.
+    between: BTreeMap<Place, Vec<Fact>>,
+    /// How many those are.
+    stood: usize,
     followed: HashSet<u64>,
 }
 
@@ -175,12 +182,12 @@ impl Ends {
 
     /// All that were seen before the end.
     pub fn seen(&self) -> impl Iterator<Item = &Endpoint> {
-        self.earlier.values().chain(self.between.values()).filter_map(endpoint_of)
+        self.earlier.values().chain(self.between.values().flatten()).filter_map(endpoint_of)
     }
 
     /// Those that were seen in between.
     pub fn between(&self) -> impl Iterator<Item = &Endpoint> {
-        self.between.values().filter_map(endpoint_of)
+        self.between.values().filter_map(|sights| endpoint_of(sights.last()?))
     }
 
     /// Whether the other end of an object is to be looked for: not yet, and there is room.
@@ -190,7 +197,13 @@ impl Ends {
 
     /// One that was seen in between, whatever room there is.
     pub fn replace(&mut self, at_ns: Ns, endpoint: Endpoint) {
-        self.between.insert(place(&endpoint), Fact { at_ns, body: Body::Endpoint(endpoint) });
+        let sights = self.between.entry(place(&endpoint)).or_default();
+        let stood = sights.last().and_then(endpoint_of).is_some_and(|it| stood(it, &endpoint));
+        match stood && self.stood < STOOD_MAX {
+            true => self.stood += 1,
+            false => drop(sights.pop()),
+        }
+        sights.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
     }
 
     /// All descriptors in between: those on some objects and their other ends are remembered, and if the look `asks`, all
@@ -208,18 +221,22 @@ impl Ends {
         }
     }
 
-    /// One that is reported at the end, behind what it was at the begin.
+    /// One that is reported at the end, behind what it was at the begin, and when it stood still in between.
     pub fn report(&mut self, at_ns: Ns, endpoint: Endpoint, facts: &mut Vec<Fact>) {
-        self.between.remove(&place(&endpoint));
+        let mut sights = self.between.remove(&place(&endpoint)).unwrap_or_default();
+        if !sights.last().and_then(endpoint_of).is_some_and(|it| stood(it, &endpoint)) {
+            sights.pop();
+        }
         if matches!(endpoint.object, ObjectRef::Inet(_)) {
             facts.extend(self.earlier.remove(&place(&endpoint)));
         }
+        facts.extend(sights);
         facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
     }
 
     /// What was seen in between and not at the end.
     pub fn take_between(&mut self) -> impl Iterator<Item = Fact> {
-        std::mem::take(&mut self.between).into_values()
+        std::mem::take(&mut self.between).into_values().flatten()
     }
 }
 
@@ -228,6 +245,16 @@ fn endpoint_of(fact: &Fact) -> Option<&Endpoint> {
         Body::Endpoint(endpoint) => Some(endpoint),
         _ => None,
     }
+}
+
+/// Whether a connection stood still as it was seen, and went on since: at the end nothing shows that somebody waited there.
+fn stood(seen: &Endpoint, later: &Endpoint) -> bool {
+    let bytes = |endpoint: &Endpoint| {
+        let state = endpoint.socket.as_ref()?;
+        state.turn.is_some().then_some((state.acked_bytes, state.received_bytes))
+    };
+    let stands = |quiet_ns: Ns| (STOOD_NS_MIN..Ns::MAX).contains(&quiet_ns);
+    bytes(seen).is_some() && bytes(seen) != bytes(later) && quiet_ns(seen).is_some_and(stands)
 }
 
 /// A TCP connection, made or being made.
@@ -412,5 +439,26 @@ mod tests {
         let (reported, blind) = reported(all);
         assert_eq!(reported, (10..=count).collect::<Vec<_>>());
         assert!(blind.is_some_and(|blind| blind.why.starts_with("there are 10 connections more")));
+    }
+
+    #[test]
+    fn a_connection_that_stood_still_in_between_is_reported_as_it_was_then() {
+        let at = |fd: u32, jiffies: u32, received_bytes: u64| {
+            let turn = TcpTurn { jiffy_ns: 4_000_000, ..quiet_for(jiffies).unwrap_or_default() };
+            let mut seen = endpoint(fd, inet("tcp", 1, 9_000), Some(turn));
+            seen.socket = seen.socket.map(|state| SocketState { received_bytes, ..state });
+            seen
+        };
+        let reported = |jiffies: u32, later_bytes: u64| {
+            let mut ends = Ends::at_begin(1, vec![at(3, 0, 0)]);
+            ends.replace(2, at(3, jiffies, 5));
+            ends.replace(3, at(3, 0, later_bytes));
+            let mut facts = Vec::new();
+            ends.report(4, at(3, 0, 9), &mut facts);
+            facts.iter().map(|fact| fact.at_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(reported(100, 9), [1, 2, 4]);
+        assert_eq!(reported(2, 9), [1, 4], "it was just spoken on");
+        assert_eq!(reported(100, 5), [1, 4], "the later sight of the same rest counts");
     }
 }

@@ -16,6 +16,7 @@ pub mod export;
 mod kernel_log;
 mod listening;
 mod naming;
+mod one_by_one;
 mod own;
 pub mod picture;
 mod places;

@@ -3,6 +3,7 @@
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
 use super::naming::by_name;
+use super::one_by_one;
 use super::own::Own;
 use super::places;
 use super::report::*;
@@ -104,6 +105,9 @@ pub(super) fn unnamed(
         .filter(|end| !works || !own.works(end));
     if let Some(rest) = the_rest(others) {
         text.push_str(&rest);
+    }
+    if works && let Some(said) = one_by_one::sentence(measures) {
+        text.push_str(&said);
     }
     let kind = measures.model.look.target.as_ref().map(|target| target.kind);
     if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {

@@ -9,13 +9,14 @@
 //! A circle of waiters ends at the link that closes it. Must not: choose who is next (ways/), or
 //! add up (ends.rs).
 
-use super::conversation::asked_ns;
+use super::conversation::{answered_ns, asked_ns};
 use super::debts::asks_a_name_server;
 use super::ending::{self, Ending};
 use super::index::Index;
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, question_of};
+use super::relayed::{self, Relayed};
 use super::serving::serving_since;
 use super::wakers;
 use super::ways;
@@ -186,6 +187,68 @@ impl<'a> Chains<'a> {
 
     fn cut<'w>(&'w self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let from = self.cut_before_birth(thread, from, to, walk);
+        let asks = walk.links.last().zip(walk.asked.last());
+        let passed_on = asks.filter(|_| walk.links.len() < DEPTH_MAX);
+        let passed_on = passed_on.and_then(|(link, until)| {
+            relayed::passed_on(&self.index, (link, *until), thread, (from, to))
+        });
+        match passed_on.filter(|it| it.until_ns > from && it.asked_ns < to) {
+            Some(relayed) => {
+                let (asked_ns, end_ns) = (relayed.asked_ns.max(from), relayed.until_ns.min(to));
+                // Who rested before has done nothing of its own.
+                let rest_ns = relayed::rest_ns(&self.index, thread, (from, asked_ns));
+                let begin_ns = if rest_ns == asked_ns - from { from } else { asked_ns };
+                self.cut_pieces(thread, from, begin_ns, walk);
+                self.cut_relayed(thread, (begin_ns, end_ns), relayed, walk);
+                self.cut_pieces(thread, end_ns, to, walk);
+            }
+            None => self.cut_pieces(thread, from, to, walk),
+        }
+    }
+
+    /// While another owes what a thread was asked for, the time is that one's, whatever the thread does for others.
+    fn cut_relayed<'w>(
+        &'w self,
+        thread: &ThreadRef,
+        (begin_ns, end_ns): (Ns, Ns),
+        relayed: Relayed,
+        walk: &mut Walk<'w>,
+    ) {
+        let next = relayed.by.filter(|by| !walk.meets(self.model, by));
+        let until = walk.asked.last().copied();
+        let asker = walk.links.last().zip(until);
+        let answered_ns = asker.and_then(|(link, until)| {
+            answered_ns(&self.index, Asker { who: &link.who, until }, thread.pid)
+        });
+        let until = answered_ns.map(Until::At).or(until);
+        walk.links.push(Arc::new(ChainLink {
+            who: thread.clone(),
+            class: match relayed.on {
+                Object::Unix(_) => WaitClass::UnixRead,
+                _ => WaitClass::SocketRead,
+            },
+            object: relayed.on,
+            begin_ns,
+            end_ns,
+            since_ns: relayed.asked_ns,
+            standing: relayed.standing,
+            by_clock: false,
+            own_clock: false,
+            question_of: None,
+            is_brought: false,
+            because: next.as_ref().map(|_| relayed::BECAUSE),
+        }));
+        walk.asked.extend(until);
+        match next {
+            Some(by) => self.cut(&by, begin_ns, end_ns, walk),
+            None => push(walk, begin_ns, end_ns, None),
+        }
+        walk.asked.truncate(walk.asked.len() - usize::from(until.is_some()));
+        walk.links.pop();
+    }
+
+    /// What a thread did itself, piece by piece, and whoever it waited for.
+    fn cut_pieces<'w>(&'w self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         for piece in self.timelines.pieces(self.model.threads.key(thread), from, to) {
             match piece.doing {
                 Doing::Waiting(wait) => {

@@ -40,8 +40,9 @@ pub(super) fn is_same_thing(one: &Place, other: &Place) -> bool {
     }
 }
 
-/// When the conversation that a wait belongs to began to wait: waits on the same thing that only the clock ended go on.
-pub(super) fn asked_ns(index: &Index<'_>, wait: &WaitSpan) -> Ns {
+/// When the conversation that a wait belongs to began to wait, by the waits alone: those on the same thing that only the clock ended go
+/// on.
+pub(super) fn waited_since_ns(index: &Index<'_>, wait: &WaitSpan) -> Ns {
     let mut asked_ns = wait.begin_ns;
     for other in index.waits.before(wait).iter().rev() {
         if other.end_ns + PAUSE_MAX.ns() < asked_ns {
@@ -58,6 +59,12 @@ pub(super) fn asked_ns(index: &Index<'_>, wait: &WaitSpan) -> Ns {
         }
         asked_ns = other.begin_ns;
     }
+    asked_ns
+}
+
+/// When the question was asked that a wait is for the answer to, or the conversation that it belongs to began to wait.
+pub(super) fn asked_ns(index: &Index<'_>, wait: &WaitSpan) -> Ns {
+    let asked_ns = waited_since_ns(index, wait);
     // The connection's own clocks know of a question that came before the look.
     let debts = index.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
     let of_socket = |debt: &&Debt| matches!(&wait.place.object, Some(ObjectRef::Inet(own)) if own.ino == debt.ino);

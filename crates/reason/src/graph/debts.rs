@@ -57,6 +57,17 @@ pub struct Debt {
     pub since_known: bool,
     /// When it was last seen to be outstanding: by the end of the look, or before the connection was closed.
     pub seen_ns: Ns,
+    /// Of a question that was sent, when its last segment left, to the microsecond, if that is known.
+    pub sent_ns: Option<Ns>,
+    /// When it was answered, if a later reading of the connection tells.
+    pub answered_ns: Option<Ns>,
+}
+
+impl Debt {
+    /// When the question was sent or came, as exactly as it is known.
+    pub fn asked_ns(&self) -> Ns {
+        self.sent_ns.unwrap_or(self.since_ns)
+    }
 }
 
 /// Outstanding answers by process.
@@ -66,6 +77,9 @@ pub struct Debts {
     pub owes: HashMap<u32, Vec<Debt>>,
     /// Questions that were sent and not answered.
     pub awaits: HashMap<u32, Vec<Debt>>,
+    /// Questions that were sent, stood unanswered as the socket was read before the end of the look, and were answered by then: seen
+    /// to stand until that reading.
+    pub awaited_before: HashMap<u32, Vec<Debt>>,
     /// Questions that stood unanswered as the look began and were answered within it: until when nobody can have answered.
     pub owed_before: HashMap<u32, Vec<Debt>>,
     /// Processes of whose connections the clocks were read.
@@ -89,7 +103,14 @@ impl Debts {
             };
             if asks_a_name_server(socket) || is_being_made(socket) {
                 let since_ns = model.look.begin_ns;
-                let debt = Debt { ino: socket.ino, since_ns, since_known: false, seen_ns };
+                let debt = Debt {
+                    ino: socket.ino,
+                    since_ns,
+                    since_known: false,
+                    seen_ns,
+                    sent_ns: None,
+                    answered_ns: None,
+                };
                 debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
                 continue;
             }
@@ -110,7 +131,9 @@ impl Debts {
             };
             // The clocks are read a little after the end: what is younger stands at the end for the one before it.
             let since_ns = at_ns.saturating_sub(age(jiffies)).min(seen_ns);
-            let debt = Debt { ino: socket.ino, since_ns, since_known: true, seen_ns };
+            let sent_ns = sent_ns(turn, since_ns).filter(|_| spoke == Spoke::Me);
+            let (ino, answered_ns) = (socket.ino, None);
+            let debt = Debt { ino, since_ns, since_known: true, seen_ns, sent_ns, answered_ns };
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
@@ -141,6 +164,8 @@ impl Debts {
                 since_ns: at_ns.saturating_sub(age_ns),
                 since_known: true,
                 seen_ns: stood_until(pid).min(model.look.end_ns),
+                sent_ns: None,
+                answered_ns: None,
             };
             let stands = |one: &Debt| one.ino == debt.ino && one.since_ns <= *at_ns;
             let is_counted = self.owes.get(&pid).is_some_and(|all| all.iter().any(stands));
@@ -150,10 +175,73 @@ impl Debts {
         }
     }
 
+    /// Adds what was sent and stood unanswered as a socket was read before the end, if it is another question than the one that stands
+    /// there at the end.
+    pub fn add_awaited_before(&mut self, model: &Model, accepted: impl Fn(&InetRef) -> bool) {
+        let place = |it: &Endpoint| (it.process.pid, it.fd, it.object_ino());
+        let last = model.held.endpoints.iter().zip(&model.held.endpoints_at);
+        let last: HashMap<_, _> = last.map(|(it, at_ns)| (place(it), (*at_ns, it))).collect();
+        let before = &model.held.endpoints_before;
+        for (index, (at_ns, endpoint)) in before.iter().enumerate() {
+            let ObjectRef::Inet(socket) = &endpoint.object else { continue };
+            let Some((state, turn)) = talked(endpoint) else { continue };
+            if accepted(socket) || spoke(state, turn) != Spoke::Me {
+                continue;
+            }
+            let since_ns = ago(*at_ns, turn.sent_jiffies, turn);
+            let again = before.get(index + 1).filter(|(_, it)| place(it) == place(endpoint));
+            let again =
+                again.map(|(at_ns, it)| (*at_ns, it)).or(last.get(&place(endpoint)).copied());
+            let answered_ns = again.and_then(|(read_ns, it)| {
+                let (state, turn) = talked(it)?;
+                // Of an answer that a further question followed only the latter is dated.
+                let is_answer = spoke(state, turn) == Spoke::Peer;
+                let jiffies = if is_answer { turn.received_jiffies } else { turn.sent_jiffies };
+                Some(ago(read_ns, jiffies, turn).max(*at_ns))
+            });
+            let (ino, seen_ns, sent_ns) = (socket.ino, *at_ns, sent_ns(turn, since_ns));
+            let debt = Debt { ino, since_ns, since_known: true, seen_ns, sent_ns, answered_ns };
+            let stands = |one: &Debt| one.ino == ino && one.since_ns <= *at_ns;
+            let pid = endpoint.process.pid;
+            if !self.awaits.get(&pid).is_some_and(|all| all.iter().any(stands)) {
+                self.awaited_before.entry(pid).or_default().push(debt);
+            }
+        }
+    }
+
+    /// The questions of a process that were seen to stand unanswered, at the end or before.
+    pub fn asked_by(&self, pid: u32) -> impl Iterator<Item = &Debt> {
+        let all = [&self.awaits, &self.awaited_before];
+        all.into_iter().filter_map(move |of| of.get(&pid)).flatten()
+    }
+
     /// Whether the connections of a process were read, so that no debt means none.
     pub fn knows(&self, pid: u32) -> bool {
         self.known.contains(&pid)
     }
+}
+
+/// The state and the clocks of a connection on which something was said.
+fn talked(endpoint: &Endpoint) -> Option<(&SocketState, &TcpTurn)> {
+    let state = endpoint.socket.as_ref()?;
+    let turn = state.turn.as_ref()?;
+    (state.acked_bytes + state.received_bytes > 0).then_some((state, turn))
+}
+
+/// Who spoke last on a connection that this end made, by its clocks alone.
+fn spoke(state: &SocketState, turn: &TcpTurn) -> Spoke {
+    only_speaker(state, turn, false).unwrap_or_else(|| spoke_last(turn, None))
+}
+
+/// So many jiffies before a reading.
+fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
+    read_ns.saturating_sub(u64::from(jiffies) * u64::from(turn.jiffy_ns))
+}
+
+/// When the last segment that the other end has was sent, if that agrees with the age of what was sent last.
+fn sent_ns(turn: &TcpTurn, since_ns: Ns) -> Option<Ns> {
+    let apart_ns = turn.first_tx_ns.abs_diff(since_ns);
+    (turn.first_tx_ns != 0 && apart_ns <= 2 * u64::from(turn.jiffy_ns)).then_some(turn.first_tx_ns)
 }
 
 /// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
@@ -194,12 +282,12 @@ pub fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
         }
     }
     let (sent, received) = (own.sent_jiffies, own.received_jiffies);
+    if sent.abs_diff(received) > 1 {
+        return if sent < received { Spoke::Me } else { Spoke::Peer };
+    }
     let since_data = u64::from(sent.min(received).saturating_sub(own.heard_jiffies));
     if own.keepalive && since_data * u64::from(own.jiffy_ns) > PROBE_MIN.ns() {
         return Spoke::Unknown;
-    }
-    if sent.abs_diff(received) > 1 {
-        return if sent < received { Spoke::Me } else { Spoke::Peer };
     }
     match own.rcv_nxt.wrapping_sub(own.snd_wl1) {
         0 => Spoke::Me,
@@ -340,5 +428,7 @@ mod tests {
     fn a_connection_that_is_probed_says_nothing() {
         let probed = TcpTurn { keepalive: true, heard_jiffies: 10, ..turn(900, 900) };
         assert_eq!(spoke_last(&probed, None), Spoke::Unknown);
+        let asked = TcpTurn { received_jiffies: 1500, ..probed };
+        assert_eq!(spoke_last(&asked, None), Spoke::Me, "a probe carries no data: the ages stay");
     }
 }

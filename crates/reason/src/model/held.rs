@@ -12,7 +12,7 @@ pub struct Held {
     pub(crate) endpoints: Vec<Endpoint>,
     /// When each of them was read.
     pub(crate) endpoints_at: Vec<Ns>,
-    /// Sockets among them as they were at the begin.
+    /// Sockets among them as they were at the begin, and when they stood still in between: the sights of each in order of time.
     pub(crate) endpoints_before: Vec<(Ns, Endpoint)>,
     /// The lock table, every reading.
     pub(crate) locks: Series<FileLock>,

@@ -152,6 +152,11 @@ impl Threads {
         self.by_id.get(&thread.tid).or_else(|| self.by_id.get(&thread.pid))
     }
 
+    /// The program that a process executed last.
+    pub fn executed(&self, pid: u32) -> Option<&Exec> {
+        self.executed.get(&pid).and_then(|at| self.execs.get(*at)).map(|(_, exec)| exec)
+    }
+
     /// The words of the command line that a thread's process was started with last, its own name first; empty if they are not
     /// known, or are of another process that had the number.
     pub fn words(&self, thread: &ThreadRef) -> Vec<&str> {
@@ -160,8 +165,7 @@ impl Threads {
             let starts = [thread.start_ns, known.start_ns];
             thread.tid != thread.pid || starts.contains(&0) || starts[0] == starts[1]
         };
-        let last = self.executed.get(&thread.pid).and_then(|at| self.execs.get(*at));
-        let executed = last.map(|(_, exec)| exec).filter(|exec| is_it(&exec.thread));
+        let executed = self.executed(thread.pid).filter(|exec| is_it(&exec.thread));
         if let Some(exec) = executed.filter(|exec| !exec.words.is_empty()) {
             return exec.words.iter().map(String::as_str).collect();
         }

@@ -124,10 +124,12 @@ pub(crate) fn wait_evidence(
     longest: &LongestWait,
     what: &str,
 ) -> Vec<Evidence> {
-    let mut evidence = vec![
-        Evidence::new(format!("time waited for {what}"), seconds, "s", SOURCE),
-        Evidence::new("waits", waits as f64, "1", SOURCE),
-    ];
+    let mut evidence = vec![Evidence::new(format!("time waited for {what}"), seconds, "s", SOURCE)];
+    // Who works for others meanwhile waits without being seen to.
+    if waits == 0 {
+        return evidence;
+    }
+    evidence.push(Evidence::new("waits", waits as f64, "1", SOURCE));
     evidence.extend(longest_evidence(longest, "longest wait, as far as it was seen"));
     evidence
 }

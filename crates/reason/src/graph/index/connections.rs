@@ -8,7 +8,7 @@ use crate::facts::*;
 use crate::model::Model;
 use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
 use crate::waits::timeline::{Timelines, WaitSpan};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 /// Open descriptors by what they are on, and waits by what they were on.
@@ -16,7 +16,7 @@ pub struct Connections<'a> {
     model: &'a Model,
     by_ino: HashMap<u64, Vec<&'a Endpoint>>,
     /// By process and descriptor.
-    by_fd: HashMap<(u32, u32), &'a Endpoint>,
+    by_fd: BTreeMap<(u32, u32), &'a Endpoint>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
     /// Sockets without a peer, by port: what is sent to a server by datagrams arrives there.
@@ -33,7 +33,7 @@ impl<'a> Connections<'a> {
         let mut connections = Self {
             model,
             by_ino: HashMap::new(),
-            by_fd: HashMap::new(),
+            by_fd: BTreeMap::new(),
             by_pair: HashMap::new(),
             listeners: HashMap::new(),
             datagram_servers: HashMap::new(),
@@ -91,6 +91,36 @@ impl<'a> Connections<'a> {
     /// What some descriptors of a process are on, as far as it was reported.
     pub(in crate::graph) fn of_process(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
         fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
+    }
+
+    /// Where a process takes connections; nothing if it takes none.
+    pub(in crate::graph) fn listens_on(&self, pid: u32) -> Option<&'a ObjectRef> {
+        let takes = |object: &&ObjectRef| match object {
+            ObjectRef::Inet(socket) => socket.state == TCP_LISTEN,
+            ObjectRef::Unix { peer_ino, path, .. } => *peer_ino == 0 && path.is_some(),
+            _ => false,
+        };
+        let own = self.by_fd.range((pid, 0)..=(pid, u32::MAX));
+        own.map(|(_, end)| &end.object).find(takes)
+    }
+
+    /// Processes at the other ends of the unix sockets that a process has connected to somebody's listener.
+    pub(in crate::graph) fn served_by_path(&self, pid: u32) -> Vec<ThreadRef> {
+        let asks = |object: &ObjectRef| match object {
+            ObjectRef::Unix { ino, peer_ino, .. } => {
+                let is_named = |ino| self.model.called.unix_path(ino).is_some();
+                (is_named(*peer_ino) && !is_named(*ino)).then_some(*peer_ino)
+            }
+            _ => None,
+        };
+        let own = self.by_fd.range((pid, 0)..=(pid, u32::MAX));
+        let far = own.filter_map(|(_, end)| asks(&end.object));
+        let far = far.flat_map(|ino| self.endpoints_on(ino));
+        let mut all: Vec<ThreadRef> = far.map(|end| end.process.clone()).collect();
+        all.retain(|process| process.pid != pid);
+        all.sort_by_key(|process| process.pid);
+        all.dedup_by_key(|process| process.pid);
+        all
     }
 
     /// The endpoints on an inode.

@@ -1,7 +1,7 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
 //! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
-//! who serves a device (devices.rs), questions to name servers (questions.rs), and who owes an answer (graph/debts.rs). Each has its
+//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), and who owes an answer (graph/debts.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
 pub mod connections;
@@ -9,6 +9,7 @@ pub mod devices;
 pub mod families;
 pub mod questions;
 pub mod waits;
+pub mod woken;
 
 use super::debts::Debts;
 use crate::facts::{InetRef, Ns, ThreadRef};
@@ -19,6 +20,7 @@ use devices::Devices;
 use families::Families;
 use questions::Questions;
 use waits::Waits;
+use woken::Woken;
 
 /// The index of a look.
 pub struct Index<'a> {
@@ -36,6 +38,8 @@ pub struct Index<'a> {
     pub(super) devices: Devices<'a>,
     /// Questions to name servers.
     pub(super) questions: Questions<'a>,
+    /// Whose waits each process ended.
+    pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.
     pub(super) debts: Debts,
 }
@@ -49,8 +53,10 @@ impl<'a> Index<'a> {
         let accepted = |socket: &InetRef| connections.is_accepted(socket);
         let mut debts = Debts::of(model, accepted, |socket| connections.far_turn(socket));
         debts.add_owed_before(model, accepted, |pid| stood_until(model, &waits, &families, pid));
+        debts.add_awaited_before(model, accepted);
         let (devices, questions) = (Devices::new(model), Questions::new(model));
-        Self { model, timelines, waits, families, connections, devices, questions, debts }
+        let woken = Woken::new(timelines);
+        Self { model, timelines, waits, families, connections, devices, questions, woken, debts }
     }
 }
 

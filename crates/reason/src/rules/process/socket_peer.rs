@@ -118,6 +118,12 @@ fn is_asked_about(measures: &Measures<'_>) -> bool {
     measures.model.look.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
 }
 
+/// Whether it is the process that somebody asked about.
+fn is_target(measures: &Measures<'_>, pid: u32) -> bool {
+    let target = measures.model.look.target.as_ref();
+    target.is_some_and(|target| target.kind == TargetKind::Process && target.pid == pid)
+}
+
 fn is_container(measures: &Measures<'_>) -> bool {
     measures.model.look.target.as_ref().is_some_and(|target| target.kind == TargetKind::Container)
 }
@@ -276,11 +282,15 @@ fn matched<'m>(
     asked.clients.extend(outstanding);
     let waited = Waited::of(measures, ends, (talk, &asked), server, all);
     let greatest = waited.greatest(measures, ends)?;
+    let first = first_question(&greatest.links);
+    let first =
+        first.filter(|(asks, _)| measures.is_command() || is_target(measures, asks.who.pid));
     if measures.is_command() {
         // Whoever is behind that answers others too.
-        let first = first_question(&greatest.links);
         let answered = first.and_then(|(asks, by)| talk.answered(by.who.pid, asks.who.pid));
         asked.answers = answered.unwrap_or(asked.answers);
+    } else if let Some((asks, by)) = first.filter(|_| is_outstanding) {
+        asked.answers = talk.answered(by.who.pid, asks.who.pid).unwrap_or(0);
     } else {
         // Whoever waits through others is answered by them, each time: the server's own answers are not all that are waited for.
         let mut from = talk.behind(server, &asked.clients);
@@ -302,7 +312,6 @@ fn matched<'m>(
     let actor = greatest.who.as_ref().filter(|who| who.pid != server.pid);
     let actor =
         actor.map_or_else(|| server.clone(), |who| wait_words::main_thread(measures, who.pid));
-    let first = if measures.is_command() { first_question(&greatest.links) } else { None };
     let (client, server) = match first {
         Some((asks, answers)) => (
             wait_words::main_thread(measures, asks.who.pid),

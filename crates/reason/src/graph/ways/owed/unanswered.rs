@@ -7,7 +7,7 @@ use crate::facts::Ns;
 use crate::graph::debts::Debt;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
-use crate::graph::serving::serving_since;
+use crate::graph::relayed::{CLOCKS_APART, RELAYED_WITHIN, who_owes};
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
@@ -20,20 +20,12 @@ static END_MAX: Threshold = Threshold::new(
     "chosen: sockets are read after the end, within this",
 );
 
-/// Data has its time in jiffies.
-static CLOCKS_APART: Threshold = Threshold::new(
-    10.0,
-    "ms",
-    "between the clock of a connection and that of a wait: the first counts in jiffies",
-    "a jiffy at 100 Hz, the longest of a kernel",
-);
-
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "unanswered",
     because: "it was asked and has not answered",
     of: FOR_EVENTS,
-    thresholds: &[&END_MAX, &CLOCKS_APART],
+    thresholds: &[&END_MAX, &CLOCKS_APART, &RELAYED_WITHIN],
     follow: |at| awaited_since(at.index, at.wait, at.within.1, 0),
 };
 
@@ -50,19 +42,7 @@ pub(super) fn awaited_since(index: &Index<'_>, wait: &WaitSpan, to: Ns, from: Ns
         |debt: &&Debt| !debt.since_known || debt.since_ns.saturating_add(CLOCKS_APART.ns()) >= from;
     let outstanding = debts.iter().filter(of_it).filter(|debt| at_end(debt) || before(debt));
     let last = outstanding.max_by_key(|debt| debt.since_ns)?;
-    let socket = index.model.called.socket(last.ino)?;
-    let mut far = index.connections.far_processes(socket);
-    if far.is_empty() {
-        // Not accepted yet.
-        far = index.connections.listeners(socket, None);
-    }
-    far.retain(|process| process.pid != wait.thread.pid);
-    if far.is_empty() {
-        return Some(Next::Peer(last.ino));
-    }
-    let pids: Vec<u32> = far.iter().map(|process| process.pid).collect();
-    let by = serving_since(index, &pids, last.since_ns, wait.end_ns);
-    by.map(|by| Next::Answer(last.ino, by))
+    who_owes(index, wait.thread.pid, last, wait.end_ns)
 }
 
 #[cfg(test)]

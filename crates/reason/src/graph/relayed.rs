@@ -1,0 +1,393 @@
+//! Which connection a relay used for whoever waits for it: it was asked, asked another at once, and serves others meanwhile.
+//!
+//! A proxy at full rate runs nearly all the time, and ends and begins waits for others' questions. What it does then is no work on an
+//! answer that another owes it. Which of its connections the question went out on, the clocks of the sockets say: the first that it
+//! has spoken on and has no answer from, after the question came in and before it could have been for somebody else. Until when
+//! that stands is known at each reading of the sockets, and after the last of them by what the other does. Unix sockets have no
+//! clocks: there it is the only one whom the relay set to work just after the question came, and who is at it until the answer.
+//!
+//! Must not: choose where two clients' questions went out to different processes at one time, or believe a connection that was
+//! asked before the question came. Rejected: who woke the proxy last (its other clients do), and how much it worked (a proxy
+//! that is the bottleneck has no answer outstanding).
+
+use super::conversation::{answered_ns, waited_since_ns};
+use super::debts::Debt;
+use super::index::Index;
+use super::leaf::ChainLink;
+use super::next::{Asker, Next, Until};
+use super::question::{is_for_a_question, is_for_an_answer};
+use super::serving::serving_since;
+use crate::facts::{Ns, ThreadRef};
+use crate::model::object::Object;
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Doing, Piece, WaitSpan};
+
+/// Why whoever was asked for another is next.
+pub(super) const BECAUSE: &str = "it was asked for this answer and has not answered";
+
+/// From a question to the one that it makes a relay ask.
+pub(super) static RELAYED_WITHIN: Threshold = Threshold::new(
+    200.0,
+    "ms",
+    "from a client's question to a relay's own: a later one waited in the relay, or is somebody else's",
+    "chosen: a relay that all CPUs are taken from gets its turn within a few tens of milliseconds",
+);
+
+/// Ages of data are counted in jiffies.
+pub(super) static CLOCKS_APART: Threshold = Threshold::new(
+    10.0,
+    "ms",
+    "between the clocks of two connections, where they count in jiffies",
+    "a jiffy at 100 Hz, the longest of a kernel",
+);
+
+/// A question that a relay has passed on.
+pub(super) struct Relayed {
+    /// The connection that it went out on, or where whoever has it takes questions.
+    pub on: Object,
+    /// Who is to answer; nobody, if that is on another host.
+    pub by: Option<ThreadRef>,
+    /// When it went out.
+    pub asked_ns: Ns,
+    /// Until when no answer is known to have come.
+    pub until_ns: Ns,
+    /// It stands at the end of the look.
+    pub standing: bool,
+}
+
+/// Whom a process has asked for the sake of somebody who waits for its answer, if that is known. `asks`: the link of who waits, and
+/// what ends it; `within`: the part of it that is looked at.
+pub(super) fn passed_on(
+    index: &Index<'_>,
+    (asks, until): (&ChainLink, Until<'_>),
+    relay: &ThreadRef,
+    within: (Ns, Ns),
+) -> Option<Relayed> {
+    let Object::Inet(ino) = asks.object else { return None };
+    if asks.who.pid == relay.pid || asks.question_of.is_some() {
+        return None;
+    }
+    let socket = index.model.called.socket(ino)?;
+    if !index.connections.far_processes(socket).iter().any(|far| far.pid == relay.pid) {
+        return None;
+    }
+    let since_ns = match until {
+        Until::Wait(wait) => waited_since_ns(index, wait),
+        Until::At(_) => asks.since_ns,
+    };
+    let is_question =
+        |debt: &&Debt| debt.ino == ino && debt.since_ns <= asks.end_ns && debt.seen_ns >= since_ns;
+    let question =
+        index.debts.asked_by(asks.who.pid).filter(is_question).max_by_key(|debt| debt.since_ns);
+    let came_ns = question.map_or(since_ns, Debt::asked_ns);
+    let on_connection = on_connection(index, question, came_ns, relay, within.1);
+    on_connection.or_else(|| {
+        let asker = Asker { who: &asks.who, until };
+        let end_ns = index.model.look.end_ns;
+        let answered_ns = answered_ns(index, asker, relay.pid).unwrap_or(end_ns).min(end_ns);
+        let (by, asked_ns) =
+            set_to_work(index, (asker.who, relay), (came_ns, answered_ns), within)?;
+        let on = index.connections.listens_on(by.pid).map_or(Object::Nothing, Object::from);
+        let standing = answered_ns == end_ns;
+        Some(Relayed { on, by: Some(by), asked_ns, until_ns: answered_ns, standing })
+    })
+}
+
+/// The same, by the clocks of connections.
+fn on_connection(
+    index: &Index<'_>,
+    question: Option<&Debt>,
+    came_ns: Ns,
+    relay: &ThreadRef,
+    to: Ns,
+) -> Option<Relayed> {
+    let exact = question.is_some_and(|debt| debt.sent_ns.is_some());
+    let slack_ns = |debt: &Debt| match exact && debt.sent_ns.is_some() {
+        true => 0,
+        false => CLOCKS_APART.ns(),
+    };
+    let is_after = |debt: &&Debt| {
+        let asked_ns = debt.asked_ns();
+        debt.since_known
+            && asked_ns + slack_ns(debt) >= came_ns
+            && asked_ns <= came_ns + RELAYED_WITHIN.ns()
+            && asked_ns < to
+    };
+    let mut sent: Vec<&Debt> = index.debts.asked_by(relay.pid).filter(is_after).collect();
+    sent.sort_by_key(|debt| debt.asked_ns());
+    let first = *sent.first()?;
+    let far = |debt: &Debt| far_pids(index, relay.pid, debt.ino);
+    let pids = far(first);
+    if sent.iter().any(|debt| far(debt) != pids) && !is_apart(index, relay.pid, came_ns, &sent) {
+        return None;
+    }
+    let by = serving_since(index, &pids, first.asked_ns(), to);
+    // It was closed by the time at which the question was last seen to stand.
+    let closed_ns = question.map(|debt| debt.seen_ns).filter(|at_ns| *at_ns > first.seen_ns);
+    let until_ns = stood_until(index, first, by.as_ref(), closed_ns.map_or(to, |ns| ns.min(to)));
+    let standing = first.seen_ns >= index.model.look.end_ns;
+    let (on, asked_ns) = (Object::Inet(first.ino), first.asked_ns());
+    Some(Relayed { on, by, asked_ns, until_ns, standing })
+}
+
+/// Where no clock of a connection says it: of those whose wait for a question a relay at work ended just after the question came, or
+/// with whose listener it has connected, the only server that was at something from then until the answer.
+fn set_to_work(
+    index: &Index<'_>,
+    (asker, relay): (&ThreadRef, &ThreadRef),
+    (came_ns, answered_ns): (Ns, Ns),
+    within: (Ns, Ns),
+) -> Option<(ThreadRef, Ns)> {
+    // Who waits meanwhile, or sleeps, is followed by that.
+    let waits = index.waits.within(relay, within.0, within.1).iter();
+    let waits =
+        waits.filter(|wait| !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota));
+    let waited_ns: Ns = waits.map(|wait| wait.within_ns(within.0, within.1)).sum();
+    if waited_ns * 2 > within.1.saturating_sub(within.0) {
+        return None;
+    }
+    let until_ns = answered_ns.saturating_sub(CLOCKS_APART.ns());
+    let is_at_it = |(thread, since_ns): &(ThreadRef, Ns)| {
+        let from = *since_ns.max(&(index.model.look.begin_ns + CLOCKS_APART.ns()));
+        ![asker.pid, relay.pid].contains(&thread.pid)
+            && from < until_ns
+            && rest_ns(index, thread, (from, until_ns)) == 0
+    };
+    let woken = index.woken.by(relay.pid, came_ns, came_ns + RELAYED_WITHIN.ns()).iter();
+    // A client whose wait an answer ended takes no questions.
+    let serves = |wait: &&&WaitSpan| {
+        !is_for_an_answer(index, wait) && index.connections.listens_on(wait.thread.pid).is_some()
+    };
+    let woken = woken.filter(serves).map(|wait| (wait.thread.clone(), wait.end_ns));
+    let by_path = index.connections.served_by_path(relay.pid).into_iter();
+    let by_path = by_path.filter_map(|of| {
+        let by = serving_since(index, &[of.pid], came_ns, within.1)?;
+        Some((by, came_ns))
+    });
+    let mut at_it: Vec<(ThreadRef, Ns)> = woken.chain(by_path).filter(is_at_it).collect();
+    at_it.sort_by_key(|(thread, since_ns)| (thread.pid, thread.tid, std::cmp::Reverse(*since_ns)));
+    at_it.dedup_by_key(|(thread, _)| thread.pid);
+    match &at_it[..] {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
+
+/// How long a thread waited for the next event or question within a time.
+pub(super) fn rest_ns(index: &Index<'_>, thread: &ThreadRef, (from, to): (Ns, Ns)) -> Ns {
+    let rests = |wait: &&WaitSpan| wait.class == WaitClass::Idle || is_for_a_question(index, wait);
+    let waits = index.waits.within(thread, from, to).iter();
+    waits.filter(rests).map(|wait| wait.within_ns(from, to)).sum()
+}
+
+/// Who is to answer on a connection that was asked on: whom it leads to, else who is to accept it. Empty: another host.
+fn far_pids(index: &Index<'_>, own_pid: u32, ino: u64) -> Vec<u32> {
+    let Some(socket) = index.model.called.socket(ino) else { return Vec::new() };
+    let mut far = index.connections.far_processes(socket);
+    if far.is_empty() {
+        // Not accepted yet.
+        far = index.connections.listeners(socket, None);
+    }
+    far.iter().map(|process| process.pid).filter(|pid| *pid != own_pid).collect()
+}
+
+/// Who owes an answer on a connection that a process has asked on.
+pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> Option<Next> {
+    let pids = far_pids(index, own_pid, debt.ino);
+    if pids.is_empty() {
+        return Some(Next::Peer(debt.ino));
+    }
+    let by = serving_since(index, &pids, debt.since_ns, to);
+    by.map(|by| Next::Answer(debt.ino, by))
+}
+
+/// Whether the first of several questions went out at once, with no other near it in time, and no other client's came then.
+fn is_apart(index: &Index<'_>, relay: u32, came_ns: Ns, sent: &[&Debt]) -> bool {
+    let near_ns = CLOCKS_APART.ns();
+    let first_ns = sent[0].asked_ns();
+    let next_ns = sent[1].asked_ns();
+    let questions = index.debts.owes.get(&relay).map_or(&[][..], Vec::as_slice);
+    let within = came_ns.saturating_sub(near_ns)..=first_ns + near_ns;
+    let came = questions.iter().filter(|debt| within.contains(&debt.since_ns)).count();
+    first_ns <= came_ns + near_ns && next_ns > first_ns + near_ns && came <= 1
+}
+
+/// Until when a question that was seen to stand was not answered: who was at work then was so until it waited for the next question;
+/// of who waits for events that is not known, and whoever asked has no answer yet.
+fn stood_until(index: &Index<'_>, debt: &Debt, by: Option<&ThreadRef>, to: Ns) -> Ns {
+    if let Some(at_ns) = debt.answered_ns {
+        return at_ns.min(to);
+    }
+    let Some(by) = by.filter(|_| debt.seen_ns < to) else { return to };
+    let pieces = index.timelines.pieces(index.model.threads.key(by), debt.seen_ns, to);
+    let rests = |piece: &&Piece<'_>| matches!(piece.doing, Doing::Waiting(it) if it.class == WaitClass::Idle);
+    let rested = pieces.iter().find(rests).map_or(to, |piece| piece.begin_ns);
+    if rested > debt.seen_ns { rested } else { to }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::chains::Chains;
+    use crate::model::object::Object;
+    use crate::rules::scenes::{LOOK_NS, endpoint, host, thread};
+    use crate::waits::WaitClass;
+    use crate::waits::timeline::Observed;
+
+    const MS: Ns = 1_000_000;
+    const CLIENT: u32 = 10;
+    const PROXY: u32 = 20;
+    const SERVER: u32 = 30;
+    const OTHER: u32 = 40;
+    const ASKED_MS: Ns = 1_000;
+
+    fn socket(ino: u64, local: u16, remote: u16) -> ObjectRef {
+        let at = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let (local, remote) = (at(local), at(remote));
+        let state = if remote.port() == 0 { 10 } else { 1 };
+        ObjectRef::Inet(InetRef { ino, netns: 1, protocol: "tcp".into(), local, remote, state })
+    }
+
+    /// A connection as it was read then, on which its owner asked at a time, or had an answer since.
+    fn asked(pid: u32, object: ObjectRef, read_ms: Ns, (asked_ms, answered): (Ns, bool)) -> Fact {
+        let jiffies = ((read_ms - asked_ms) / 4) as u32;
+        let turn = TcpTurn {
+            sent_jiffies: jiffies,
+            received_jiffies: jiffies,
+            heard_jiffies: jiffies,
+            jiffy_ns: 4_000_000,
+            first_tx_ns: asked_ms * MS,
+            ..TcpTurn::default()
+        };
+        let received_bytes = u64::from(answered) * 9;
+        let turn = TcpTurn { snd_wl1: u32::MAX - u32::from(answered), rcv_nxt: u32::MAX, ..turn };
+        let turn = TcpTurn { received_jiffies: if answered { 0 } else { jiffies }, ..turn };
+        let state = SocketState {
+            acked_bytes: 80,
+            received_bytes,
+            turn: Some(turn),
+            ..SocketState::default()
+        };
+        let mut fact = Fact { at_ns: read_ms * MS, ..endpoint(pid, "job", object) };
+        if let Body::Endpoint(end) = &mut fact.body {
+            end.socket = Some(state);
+        }
+        fact
+    }
+
+    fn wait(pid: u32, syscall: &str, object: Option<ObjectRef>, (from, to): (Ns, Ns)) -> Fact {
+        let place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), object, ..Place::default() };
+        let (begin_ns, end_ns) = (from * MS, to * MS);
+        let wake = Wake { at_ns: end_ns, context: WakeContext::HardInterrupt, ..Wake::default() };
+        let thread = thread(pid, "job");
+        let wait = Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+        Fact { at_ns: end_ns, body: Body::Wait(wait) }
+    }
+
+    /// Process 10 asks 20 at one second and waits until three; 20 is never seen to wait. Where the time goes from then on, in ms.
+    fn spent(more: Vec<Fact>) -> Vec<(u32, WaitClass, Ns)> {
+        let own = || socket(5, 5000, 80);
+        let mut facts = host();
+        facts.extend([
+            endpoint(PROXY, "proxy", socket(1, 80, 0)),
+            endpoint(SERVER, "server", socket(2, 81, 0)),
+            endpoint(OTHER, "other", socket(3, 82, 0)),
+            endpoint(PROXY, "proxy", socket(6, 80, 5000)),
+            asked(CLIENT, own(), LOOK_NS / MS, (ASKED_MS, false)),
+            wait(CLIENT, "recvfrom", Some(own()), (ASKED_MS, 3_000)),
+            wait(SERVER, "clock_nanosleep", None, (ASKED_MS + 1, 2_500)),
+            wait(SERVER, "epoll_wait", None, (2_500, 4_000)),
+        ]);
+        facts.extend(more);
+        let Observed { model, timelines } = Observed::new(facts);
+        let chains = Chains::new(&model, &timelines);
+        let leaves = chains.follow(&thread(CLIENT, "job"), ASKED_MS * MS, 3_000 * MS);
+        let mut spent: Vec<(u32, WaitClass, Ns)> = Vec::new();
+        for leaf in &leaves {
+            let root = leaf.root();
+            assert!(leaf.links.len() < 3 || leaf.links[1].object != Object::Nothing);
+            match spent.last_mut().filter(|last| (last.0, last.1) == (root.who.pid, root.class)) {
+                Some(last) => last.2 += leaf.ns() / MS,
+                None => spent.push((root.who.pid, root.class, leaf.ns() / MS)),
+            }
+        }
+        spent
+    }
+
+    fn upstream(ino: u64, port: u16) -> ObjectRef {
+        socket(ino, 6000 + port, port)
+    }
+
+    /// All of it is the proxy's own.
+    fn is_its_own(more: Vec<Fact>) -> bool {
+        spent(more) == [(PROXY, WaitClass::Unseen, 2_000)]
+    }
+
+    #[test]
+    fn who_was_asked_for_the_answer_is_waited_for_whatever_the_proxy_does_for_others() {
+        // Read at two seconds, while the server slept over it; it is closed by the end.
+        let sent = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false));
+        let (asleep, own) = ((SERVER, WaitClass::Timer, 1_499), (PROXY, WaitClass::Unseen, 500));
+        let ready = (SERVER, WaitClass::Unseen, 1);
+        assert_eq!(spent(vec![sent]), [ready, asleep, own]);
+    }
+
+    #[test]
+    fn a_proxy_that_has_asked_nobody_for_it_is_at_work_itself() {
+        assert!(is_its_own(Vec::new()));
+        let early = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS - 40, false));
+        assert!(is_its_own(vec![early]), "it was asked before the question came");
+        let late = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS + 300, false));
+        assert!(is_its_own(vec![late]), "that is for somebody else");
+        let answered = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, true));
+        assert!(is_its_own(vec![answered]), "it has its answer");
+    }
+
+    #[test]
+    fn of_two_that_were_asked_at_one_time_neither_is_blamed() {
+        let both = |apart_ms| {
+            vec![
+                asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false)),
+                asked(PROXY, upstream(8, 82), 2_000, (ASKED_MS + apart_ms, false)),
+            ]
+        };
+        assert!(is_its_own(both(4)));
+        assert!(!is_its_own(both(40)), "the later one is for a later question");
+    }
+
+    #[test]
+    fn what_was_answered_by_the_end_stood_when_it_was_read_before() {
+        let then = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false));
+        let last = asked(PROXY, upstream(7, 81), 2_200, (ASKED_MS, true));
+        let all = spent(vec![then, last]);
+        let own: Ns = all.iter().filter(|part| part.0 == PROXY).map(|part| part.2).sum();
+        assert_eq!(own, 800, "it was answered at 2,200 ms: {all:?}");
+    }
+
+    #[test]
+    fn where_no_clock_says_it_the_only_server_that_was_set_to_work_until_the_answer_is_it() {
+        let woken = |pid: u32, by: u32| {
+            let mut fact = wait(pid, "epoll_wait", None, (0, ASKED_MS + 1));
+            if let Body::Wait(wait) = &mut fact.body {
+                let (context, by) = (WakeContext::Task, thread(by, "job"));
+                wait.wake = Some(Wake { at_ns: wait.end_ns, context, by, ..Wake::default() });
+            }
+            fact
+        };
+        let until_ms = LOOK_NS / MS - 1;
+        let at_it = |by: u32, from_ms: Ns| {
+            vec![woken(OTHER, by), wait(OTHER, "clock_nanosleep", None, (from_ms, until_ms))]
+        };
+        let passes_on = (PROXY, WaitClass::Unseen, 1);
+        let asleep = (OTHER, WaitClass::Timer, 1_998);
+        let at_once = (OTHER, WaitClass::Unseen, 1);
+        assert_eq!(spent(at_it(PROXY, ASKED_MS + 2)), [passes_on, at_once, asleep]);
+        assert!(is_its_own(at_it(CLIENT, ASKED_MS + 2)), "somebody else set it to work");
+        let rested = wait(OTHER, "epoll_wait", None, (ASKED_MS + 3, 1_500));
+        assert!(is_its_own([vec![rested], at_it(PROXY, 1_500)].concat()), "it rested since");
+        let both = [vec![woken(SERVER, PROXY)], at_it(PROXY, ASKED_MS + 2)].concat();
+        assert!(!is_its_own(both), "the other rested again");
+    }
+}
