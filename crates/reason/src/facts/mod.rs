@@ -23,6 +23,7 @@ mod net;
 mod object;
 mod thread;
 mod thread_ref;
+mod usage;
 mod user_stack;
 
 pub use cgroup::*;
@@ -37,6 +38,7 @@ pub use net::*;
 pub use object::*;
 pub use thread::*;
 pub use thread_ref::*;
+pub use usage::*;
 pub use user_stack::*;
 
 use serde::{Deserialize, Serialize};
@@ -201,4 +203,6 @@ pub enum Body {
     NextHop(NextHop),
     /// What sysctls of the networking say.
     Sysctl(Sysctl),
+    /// How much is used of something that can be used up.
+    Usage(Usage),
 }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::job::Aim;
 use crate::main_loop;
 use crossterm::event::Event;
+use holdup_engine::foresight::Foresight;
 use holdup_engine::{Looked, Windows, collect, narrow};
 use holdup_reason::answer::Report;
 use std::fs::File;
@@ -57,8 +58,8 @@ fn windows(
 ) -> Result<(), Failure> {
     let mut windows = Windows::start(aim, first_seconds, Arc::clone(stop))?;
     windows.set_seconds(seconds);
-    let mut lost = 0;
-    while let Some(Looked { report, .. }) = windows.next_window(&mut || ())? {
+    let (mut foresight, mut lost) = (Foresight::default(), 0);
+    while let Some(Looked { report, .. }) = windows.next_window(&mut foresight, &mut || ())? {
         match news.try_send(News::Window(Box::new(report), lost)) {
             Ok(()) => lost = 0,
             Err(TrySendError::Full(_)) => lost += 1,

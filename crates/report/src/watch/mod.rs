@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::text::escape;
 use alive::Alive;
 use event_line::{Line, OutputLine};
+use holdup_engine::foresight::Foresight;
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
@@ -111,6 +112,7 @@ struct Watch {
     store: Store,
     state: State,
     recorder: Recorder,
+    foresight: Foresight,
     pace: Pace,
     outputs: Outputs,
     figures: Figures,
@@ -127,6 +129,7 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let (store, state) = Store::open(&settings)?;
     let recorder = Recorder::new(&settings);
+    let foresight = Foresight::with(state.trends.clone());
     let mut watch = Watch {
         named,
         settings,
@@ -134,6 +137,7 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
         store,
         state,
         recorder,
+        foresight,
         pace: Pace::default(),
         outputs: Outputs::default(),
         figures: Figures::default(),
@@ -158,7 +162,7 @@ impl Watch {
                 windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;
-                let looked = windows.next_window(&mut || {
+                let looked = windows.next_window(&mut self.foresight, &mut || {
                     alive.tick();
                     is_asked |= keep.swap(false, Ordering::Relaxed);
                 })?;
@@ -203,6 +207,7 @@ impl Watch {
         let recording = bytes.as_ref().map(|_| entry.file.clone());
         let write = self.recorder.take(entry, bytes);
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
+        self.state.trends = self.foresight.trends().to_vec();
         self.figures.window(&report);
         // Each line says which host; what it answers at is in the recordings.
         let host = ReportHost { listening: None, ..report.host.clone() };

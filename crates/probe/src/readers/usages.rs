@@ -1,0 +1,298 @@
+//! What can be used up and nobody else reads: space and inodes of file systems, descriptors of processes. At the end of each window of a
+//! look that goes on; what there was before is the engine's.
+//!
+//! Space: statfs of local file systems, each once, by a helper that may be given up (a disk may hang), and never of a file system
+//! whose answer somebody else gives (NFS, FUSE). Who has files open for writing there is looked for only if it grew within the window so
+//! that it ends within a day: the open files of those who ran, by their links and fdinfo, which touch no file system.
+//! Descriptors: of the processes that ran in the window, no walk of its own; their number is the size of /proc/PID/fd from 6.2 on, and
+//! counted before. A process that has few of them costs that one stat.
+//!
+//! Must not: stat a file, or say that something ends. Rejected: the iterator of all open files (it walks what did not run); /proc/PID/io (what
+//! was written since the process began, wherever).
+//!
+//! Edit together: reason/src/facts/usage.rs.
+
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
+use crate::system::{Roots, guard, mounts, text};
+use holdup_reason::facts::*;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+
+/// Local file systems, whose figures are in memory.
+const LOCAL: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"];
+/// Of these, those that say how many inodes there may be.
+const WITH_INODES: [&str; 4] = ["ext2", "ext3", "ext4", "tmpfs"];
+/// File systems that are read.
+const FILE_SYSTEMS_MAX: usize = 64;
+/// A process with fewer descriptors is asked for no limit.
+const DESCRIPTORS_MIN: u64 = 32;
+/// Processes that are asked for descriptors, those that ran most first.
+const PROCESSES_MAX: usize = 500;
+/// Processes whose open files are looked at, and files of each, where a file system fills.
+const WRITERS_MAX: usize = 64;
+/// See [`WRITERS_MAX`].
+const FILES_MAX: usize = 256;
+/// Writers that are reported of a file system.
+const WRITERS_REPORTED: usize = 16;
+/// A file system that has room for longer at the window's rate is not looked into.
+const DAY_SECONDS: f64 = 86_400.0;
+
+/// See the head of the file.
+pub(super) struct Usages {
+    mounts: Vec<Mount>,
+    /// Used space as the window began, by file system.
+    before: BTreeMap<DeviceNumber, u64>,
+}
+
+impl Reader for Usages {
+    fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let mounts = local(&opening.settings.mounts);
+        Ok(Self { mounts, before: BTreeMap::new() })
+    }
+
+    fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
+        if look.goes_on {
+            let read = file_systems(&look.roots, &self.mounts).into_iter();
+            let space = read.filter(|usage| usage.of == Resource::Space);
+            self.before = space.map(|usage| (usage.dev, usage.used)).collect();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if !look.goes_on {
+            return Ok(());
+        }
+        let seconds = look.last.end_ns.saturating_sub(look.window.begin_ns) as f64 / 1e9;
+        let ran = ran(facts);
+        let at_ns = now();
+        let mut all = file_systems(&look.roots, &self.mounts);
+        let mut open = OpenFiles::default();
+        for usage in all.iter_mut().filter(|usage| usage.of == Resource::Space) {
+            let before = self.before.get(&usage.dev).copied().unwrap_or(usage.used);
+            let grown = usage.used.saturating_sub(before) as f64;
+            let room = usage.limit.saturating_sub(usage.used) as f64;
+            if grown > 0.0 && room * seconds < DAY_SECONDS * grown {
+                usage.writers = open.of(&look.roots, &ran, usage.dev);
+            }
+        }
+        let of = |thread: &ThreadRef| descriptors(&look.roots, thread);
+        all.extend(ran.iter().take(PROCESSES_MAX).filter_map(of));
+        facts.extend(all.into_iter().map(|usage| Fact { at_ns, body: Body::Usage(usage) }));
+        Ok(())
+    }
+}
+
+/// Local file systems that can be written, each at the mount that is seen.
+fn local(all: &[Mount]) -> Vec<Mount> {
+    let is_local = |mount: &&Mount| {
+        let may_write = !mount.options.split(',').any(|option| option == "ro");
+        // Another file system may be mounted over it: its mount point then answers for a stranger.
+        let is_seen = || mounts::mount_of(all, &mount.path).is_some_and(|top| top.dev == mount.dev);
+        LOCAL.contains(&mount.fs_type.as_str()) && may_write && is_seen()
+    };
+    let mut found: Vec<Mount> = all.iter().filter(is_local).cloned().collect();
+    found.sort_by_key(|mount| (mount.root != "/", mount.path.len()));
+    let mut known = HashSet::new();
+    found.retain(|mount| known.insert(mount.dev));
+    found.truncate(FILE_SYSTEMS_MAX);
+    found
+}
+
+fn file_systems(roots: &Roots, mounts: &[Mount]) -> Vec<Usage> {
+    let places: Vec<PathBuf> = mounts.iter().map(|mount| roots.resolve(&mount.path)).collect();
+    let read = guard::map(places, |place| rustix::fs::statvfs(place).ok());
+    let mut all = Vec::new();
+    for (mount, stat) in mounts.iter().zip(read) {
+        let Some(stat) = stat.flatten().filter(|stat| stat.f_blocks > 0) else { continue };
+        let (dev, path) = (mount.dev, mount.path.clone());
+        let usage = |of, used, room| Usage {
+            of,
+            dev,
+            path: path.clone(),
+            used,
+            limit: room + used,
+            ..Usage::default()
+        };
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        let used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
+        all.push(usage(Resource::Space, used, bytes(stat.f_bavail)));
+        if stat.f_files > 0 && WITH_INODES.contains(&mount.fs_type.as_str()) {
+            let used = stat.f_files.saturating_sub(stat.f_ffree);
+            all.push(usage(Resource::Inodes, used, stat.f_favail));
+        }
+    }
+    all
+}
+
+/// Who ran in the window, most first: the main thread of each process.
+fn ran(facts: &[Fact]) -> Vec<ThreadRef> {
+    let mut by_process: BTreeMap<u32, (Ns, &ThreadRef)> = BTreeMap::new();
+    for fact in facts {
+        let Body::ThreadTime(time) = &fact.body else { continue };
+        if time.run_ns > 0 && time.thread.pid != 0 {
+            let known = by_process.entry(time.thread.pid).or_insert((0, &time.thread));
+            known.0 += time.run_ns;
+            if time.thread.tid == time.thread.pid {
+                known.1 = &time.thread;
+            }
+        }
+    }
+    let mut all: Vec<_> = by_process.into_values().collect();
+    all.sort_by_key(|(run_ns, _)| std::cmp::Reverse(*run_ns));
+    all.into_iter().map(|(_, thread)| thread.clone()).collect()
+}
+
+fn descriptors(roots: &Roots, thread: &ThreadRef) -> Option<Usage> {
+    let folder = roots.process(thread.pid, "fd");
+    let open = match std::fs::metadata(&folder).ok()?.len() {
+        0 => text::ids(&folder).ok()?.len() as u64,
+        open => open,
+    };
+    if open < DESCRIPTORS_MIN {
+        return None;
+    }
+    let limit = soft_limit(&text::read(&roots.process(thread.pid, "limits")).ok()?)?;
+    let process = Some(ThreadRef { tid: thread.pid, ..thread.clone() });
+    Some(Usage { of: Resource::Descriptors, process, used: open, limit, ..Usage::default() })
+}
+
+/// The soft limit of `Max open files            1024                 1048576              files`.
+fn soft_limit(bytes: &[u8]) -> Option<u64> {
+    let line = text::lines(bytes).find_map(|line| line.strip_prefix(b"Max open files"))?;
+    text::words(line).next().and_then(text::number)
+}
+
+/// Files that are open for writing, of those who ran; read once for all file systems that fill.
+#[derive(Default)]
+struct OpenFiles(Option<Vec<(DeviceNumber, Writer)>>);
+
+impl OpenFiles {
+    /// Those of a file system, which have come furthest first.
+    fn of(&mut self, roots: &Roots, ran: &[ThreadRef], dev: DeviceNumber) -> Vec<Writer> {
+        let all = self.0.get_or_insert_with(|| {
+            ran.iter().take(WRITERS_MAX).flat_map(|thread| writes(roots, thread)).collect()
+        });
+        let own = all.iter().filter(|(of, _)| *of == dev);
+        let mut own: Vec<Writer> = own.map(|(_, writer)| writer.clone()).collect();
+        own.sort_by_key(|writer| std::cmp::Reverse(writer.position));
+        own.truncate(WRITERS_REPORTED);
+        own
+    }
+}
+
+fn writes(roots: &Roots, thread: &ThreadRef) -> Vec<(DeviceNumber, Writer)> {
+    let pid = thread.pid;
+    let folder = roots.process(pid, "fd");
+    let mut found = Vec::new();
+    let mut seen = None;
+    for fd in text::first_ids(&folder, FILES_MAX).unwrap_or_default() {
+        let Ok(link) = std::fs::read_link(folder.join(fd.to_string())) else { continue };
+        let path = link.to_string_lossy();
+        // Pipes and sockets have no path, and what is in these is no file.
+        if !path.starts_with('/') || path.starts_with("/dev/") || path.starts_with("/proc/") {
+            continue;
+        }
+        let info = text::read(&roots.process(pid, "fdinfo").join(fd.to_string()));
+        let Some(position) = info.ok().and_then(|info| written_to(&info)) else { continue };
+        let mounts = seen
+            .get_or_insert_with(|| mounts::mounts_of(roots, &pid.to_string()).unwrap_or_default());
+        let Some(mount) = mounts::mount_of(mounts, &path) else { continue };
+        let process = ThreadRef { tid: pid, ..thread.clone() };
+        found.push((mount.dev, Writer { process, path: path.into_owned(), position, grown: None }));
+    }
+    found
+}
+
+/// `pos:` of an fdinfo whose `flags:` (octal) let it write.
+fn written_to(info: &[u8]) -> Option<u64> {
+    let value = |key: &[u8]| text::lines(info).find_map(|line| line.strip_prefix(key));
+    let flags = text::lossy(value(b"flags:")?.trim_ascii());
+    let flags = i32::from_str_radix(&flags, 8).ok()?;
+    let may_write = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    may_write.then(|| text::number(value(b"pos:")?.trim_ascii()))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn own() -> ThreadRef {
+        let pid = std::process::id();
+        ThreadRef { tid: pid, pid, start_ns: 1, comm: "own".into() }
+    }
+
+    #[test]
+    fn the_limit_is_the_soft_one() {
+        let line = b"Limit  Soft  Hard\nMax open files            1024                 1048576              files\n";
+        assert_eq!(soft_limit(line), Some(1024));
+        assert_eq!(
+            soft_limit(
+                b"Max open files            unlimited            unlimited            files\n"
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn only_what_may_be_written_is_a_writer() {
+        assert_eq!(written_to(b"pos:\t4096\nflags:\t0100001\nmnt_id:\t29\n"), Some(4096));
+        assert_eq!(written_to(b"pos:\t4096\nflags:\t0100000\nmnt_id:\t29\n"), None);
+        assert_eq!(written_to(b"pos:\t0\nflags:\t02\n"), Some(0));
+        assert_eq!(written_to(b"nothing"), None);
+    }
+
+    #[test]
+    fn file_systems_of_others_those_that_cannot_be_written_and_hidden_ones_are_left_out() {
+        let mount = |path: &str, fs_type: &str, options: &str, minor| Mount {
+            path: path.into(),
+            root: "/".into(),
+            fs_type: fs_type.into(),
+            options: options.into(),
+            dev: DeviceNumber { major: 0, minor },
+            ..Mount::default()
+        };
+        let all = [
+            mount("/", "ext4", "rw", 1),
+            mount("/data", "nfs4", "rw", 2),
+            mount("/image", "ext4", "ro,relatime", 3),
+            mount("/bind", "ext4", "rw", 1),
+            mount("/tmp", "tmpfs", "rw", 4),
+            mount("/tmp", "fuse.sshfs", "rw", 5),
+            mount("/run", "tmpfs", "rw,nosuid", 6),
+        ];
+        let paths: Vec<String> = local(&all).into_iter().map(|mount| mount.path).collect();
+        assert_eq!(paths, ["/", "/run"]);
+    }
+
+    #[test]
+    fn descriptors_of_ones_own_and_a_file_that_grows_are_seen() {
+        let roots = Roots::default();
+        let name = format!("holdup-usages-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let files: Vec<std::fs::File> = (0..40)
+            .map(|at| std::fs::File::create(folder.join(at.to_string())).expect("a file"))
+            .collect();
+        (&files[7]).write_all(&[1; 12_345]).expect("written");
+        let usage = descriptors(&roots, &own()).expect("many are open");
+        assert!(usage.used >= 40 && usage.limit >= usage.used, "{usage:?}");
+        let seen = writes(&roots, &own());
+        let path = folder.join("7").display().to_string();
+        std::fs::remove_dir_all(&folder).expect("removed");
+        let (_, writer) = seen.iter().find(|(_, it)| it.path == path).expect("it is open");
+        assert_eq!(writer.position, 12_345);
+    }
+
+    #[test]
+    fn a_file_system_says_what_is_used_of_what_there_may_be() {
+        let mount = Mount { path: "/".into(), fs_type: "ext4".into(), ..Mount::default() };
+        let read = file_systems(&Roots::default(), &[mount]);
+        assert_eq!((read[0].of, read[0].path.as_str()), (Resource::Space, "/"));
+        assert!(read[0].used > 0 && read[0].limit >= read[0].used, "{read:?}");
+    }
+}
