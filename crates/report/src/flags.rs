@@ -432,7 +432,7 @@ enum Command {
     },
     /// List the windows that `holdup watch` has saved; `--from ring:21:14` answers from a time
     #[command(
-        after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
+        after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v\n  holdup --from ring:21:10..21:14"
     )]
     Ring {
         #[command(flatten)]

@@ -18,6 +18,7 @@ use crate::SourceError;
 use crate::system::clock::now;
 use crate::system::{Roots, guard, mounts, text};
 use holdup_reason::facts::*;
+use rustix::fs::{StatVfs, major, minor, stat, statvfs};
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
@@ -103,8 +104,13 @@ fn local(all: &[Mount]) -> Vec<Mount> {
 }
 
 fn file_systems(roots: &Roots, mounts: &[Mount]) -> Vec<Usage> {
-    let places: Vec<PathBuf> = mounts.iter().map(|mount| roots.resolve(&mount.path)).collect();
-    let read = guard::map(places, |place| rustix::fs::statvfs(place).ok());
+    let place = |mount: &Mount| Place {
+        // What only holdup itself sees is not below the root of the host.
+        paths: [roots.resolve(&mount.path), PathBuf::from(&mount.path)],
+        // Its files have a device of their own for each subvolume.
+        dev: (mount.fs_type != "btrfs").then_some(mount.dev),
+    };
+    let read = guard::map(mounts.iter().map(place).collect(), Place::read);
     let mut all = Vec::new();
     for (mount, stat) in mounts.iter().zip(read) {
         let Some(stat) = stat.flatten().filter(|stat| stat.f_blocks > 0) else { continue };
@@ -126,6 +132,24 @@ fn file_systems(roots: &Roots, mounts: &[Mount]) -> Vec<Usage> {
         }
     }
     all
+}
+
+/// Where a file system is looked for, and its device.
+struct Place {
+    paths: [PathBuf; 2],
+    dev: Option<DeviceNumber>,
+}
+
+impl Place {
+    /// Its figures; none where another file system answers.
+    fn read(&self) -> Option<StatVfs> {
+        let is_it = |path: &&PathBuf| {
+            let Some(dev) = self.dev else { return true };
+            let seen = stat(*path).map(|it| (major(it.st_dev), minor(it.st_dev)));
+            seen == Ok((dev.major, dev.minor))
+        };
+        statvfs(self.paths.iter().find(is_it)?).ok()
+    }
 }
 
 /// Who ran in the window, most first: the main thread of each process.
@@ -290,7 +314,12 @@ mod tests {
 
     #[test]
     fn a_file_system_says_what_is_used_of_what_there_may_be() {
-        let mount = Mount { path: "/".into(), fs_type: "ext4".into(), ..Mount::default() };
+        let own = stat("/").expect("a root");
+        let dev = DeviceNumber { major: major(own.st_dev), minor: minor(own.st_dev) };
+        let mount = Mount { dev, path: "/".into(), fs_type: "ext4".into(), ..Mount::default() };
+        let stranger =
+            Mount { dev: DeviceNumber { major: dev.major, minor: dev.minor + 1 }, ..mount.clone() };
+        assert_eq!(file_systems(&Roots::default(), &[stranger]), []);
         let read = file_systems(&Roots::default(), &[mount]);
         assert_eq!((read[0].of, read[0].path.as_str()), (Resource::Space, "/"));
         assert!(read[0].used > 0 && read[0].limit >= read[0].used, "{read:?}");

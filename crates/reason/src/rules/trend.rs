@@ -100,7 +100,7 @@ fn wording(end: &Exhaustion, words: Words) -> Wording {
     let title = match is_over {
         true => format!("{}: {} of {} are used", words.is_over, plain(end.used), of(end.limit)),
         false => format!(
-            "{} within {earliest} to {latest}: {} of {} are left",
+            "{} in {earliest} to {latest}: {} of {} are left",
             words.ends,
             plain(left),
             of(end.limit)
@@ -112,7 +112,7 @@ fn wording(end: &Exhaustion, words: Words) -> Wording {
             format!("It grew by {rate}, steadily for {seen}, until there was no more. {}", words.by)
         }
         false => format!(
-            "It has grown by {rate}, steadily for the last {seen}; the time that is left is what that rate makes of it. Nobody waits yet. {}",
+            "It has grown by {rate}, steadily for the last {seen}. Nobody waits for it yet. {}",
             words.by
         ),
     };

@@ -16,6 +16,7 @@ mod pace;
 mod recorder;
 pub(crate) mod ring;
 pub(crate) mod settings;
+pub(crate) mod span;
 mod store;
 
 use crate::failure::Failure;

@@ -165,7 +165,7 @@ mod tests {
     fn who_fills_it_is_who_writes_there() {
         let found = found(usage(Resource::Space, Some(9 << 20)), 9, mounted());
         assert_eq!((found.len(), &*found[0].code), (1, "fs.space_trend"));
-        let title = "/scratch is full within 1 min 48 s to 2 min 12 s: 117 MiB of 195 MiB are left";
+        let title = "/scratch is full in 1 min 48 s to 2 min 12 s: 117 MiB of 195 MiB are left";
         assert_eq!(found[0].title, title);
         assert_eq!((&*found[0].culprit.name, found[0].severity), ("filler", Severity::Critical));
         assert_eq!(found[0].key, "fs.space_trend on file system /scratch by filler");
@@ -188,11 +188,7 @@ mod tests {
     #[test]
     fn inodes_end_as_space_does() {
         let found = found(usage(Resource::Inodes, None), 9, mounted());
-        assert!(
-            found[0].title.starts_with("/scratch has no inode left within"),
-            "{}",
-            found[0].title
-        );
+        assert!(found[0].title.starts_with("/scratch has no inode left in"), "{}", found[0].title);
         assert!(
             found[0].title.ends_with("120,000 of 200,000 inodes are left"),
             "{}",

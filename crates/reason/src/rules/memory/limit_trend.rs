@@ -123,7 +123,7 @@ mod tests {
         let found = found(usage(), 20, group());
         assert_eq!((found.len(), &*found[0].code), (1, "memory.limit_trend"));
         let title =
-            "cgroup /job meets its memory limit within 9 s to 11 s: 9.77 MiB of 195 MiB are left";
+            "cgroup /job meets its memory limit in 9 s to 11 s: 9.77 MiB of 195 MiB are left";
         assert_eq!(found[0].title, title);
         assert_eq!(found[0].key, "memory.limit_trend on memory /job by /job");
         assert!(

@@ -81,9 +81,7 @@ mod tests {
         assert!(found(usage(), 18, Vec::new()).is_empty());
         let found = found(usage(), 20, Vec::new());
         assert_eq!((found.len(), &*found[0].code), (1, "net.port_trend"));
-        assert!(
-            found[0].title.starts_with("connections to 10.0.0.7:80 have no port left within 9 s")
-        );
+        assert!(found[0].title.starts_with("connections to 10.0.0.7:80 have no port left in 9 s"));
         assert_eq!(found[0].remedy[0].command, "ss -tanp dst 10.0.0.7:80");
     }
 

@@ -113,7 +113,7 @@ mod tests {
         assert!(found(usage(Resource::Connections), 18, Vec::new()).is_empty());
         let found = found(usage(Resource::NeighboursV4), 20, Vec::new());
         assert_eq!((found.len(), &*found[0].code), (1, "net.table_trend"));
-        let title = "the table of IPv4 neighbours is full within 9 s to 11 s: 10,000 of 200,000 entries are left";
+        let title = "the table of IPv4 neighbours is full in 9 s to 11 s: 10,000 of 200,000 entries are left";
         assert_eq!(found[0].title, title);
         assert_eq!(found[0].remedy[1].undo, "sysctl -w net.ipv4.neigh.default.gc_thresh3=200000");
     }

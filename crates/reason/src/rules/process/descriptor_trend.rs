@@ -94,7 +94,7 @@ mod tests {
     fn a_leak_is_said_of_its_process_and_known_without_its_number() {
         let found = found(usage(), 9, process());
         assert_eq!((found.len(), &*found[0].code), (1, "process.descriptor_trend"));
-        let title = "leaker 41 has no descriptor left within 1 min 48 s to 2 min 12 s: 120,000 of 200,000 descriptors are left";
+        let title = "leaker 41 has no descriptor left in 1 min 48 s to 2 min 12 s: 120,000 of 200,000 descriptors are left";
         assert_eq!((&*found[0].title, found[0].severity), (title, Severity::Critical));
         assert_eq!(found[0].key, "process.descriptor_trend on process of leaker by leaker");
         assert_eq!(found[0].victims.len(), 0);

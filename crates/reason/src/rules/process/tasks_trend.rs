@@ -99,7 +99,7 @@ mod tests {
     fn a_group_that_has_more_and_more_is_said() {
         let found = found(usage(), 9, group());
         assert_eq!((found.len(), &*found[0].code), (1, "process.tasks_trend"));
-        assert!(found[0].title.starts_with("cgroup /job may begin no process any more within"));
+        assert!(found[0].title.starts_with("cgroup /job may begin no process any more in"));
         assert_eq!(found[0].key, "process.tasks_trend on cgroup /job by /job");
     }
 
