@@ -8,11 +8,10 @@
 //! Must not: decide what a trend is, or read anything. Rejected: all readings in each recording (some hundred things, of which none ends); a
 //! file of its own (the state of the watch has what is open).
 
-use holdup_reason::facts::{DeviceNumber, Ns, Reading, Resource, Usage, Writer};
+use holdup_reason::facts::{DeviceNumber, Ns, Reading, Resource, Usage};
 use holdup_reason::measure::exhaustion::exhaustion;
 use holdup_reason::measure::usages::usages;
 use holdup_reason::model::Model;
-use std::collections::BTreeMap;
 
 /// Things that are followed at once; beyond them the first ones are.
 const FOLLOWED_MAX: usize = 2_000;
@@ -24,7 +23,7 @@ const OLDEST_NS: Ns = 7 * 3600 * 1_000_000_000;
 const MISSED_MAX: u32 = 3;
 
 /// Which thing it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq)]
 struct Key {
     of: Resource,
     dev: DeviceNumber,
@@ -42,11 +41,12 @@ impl Key {
 }
 
 /// What is known of one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct History {
+    of: Key,
     readings: Vec<Reading>,
     /// Of the last window.
-    writers: Vec<Writer>,
+    before: Usage,
     /// Windows since it was seen.
     missed: u32,
 }
@@ -54,7 +54,7 @@ struct History {
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub struct Foresight {
-    all: BTreeMap<Key, History>,
+    all: Vec<History>,
     /// As of the last window.
     trends: Vec<Usage>,
 }
@@ -62,12 +62,13 @@ pub struct Foresight {
 impl Foresight {
     /// With what was known of trends when a look ended that this one goes on with: what is open is not forgotten by a restart.
     pub fn with(trends: Vec<Usage>) -> Self {
-        let history = |usage: Usage| {
-            let (readings, writers) = (usage.readings, usage.writers);
-            History { readings, writers, missed: 0 }
+        let history = |usage: Usage| History {
+            of: Key::of(&usage),
+            readings: usage.readings(),
+            before: usage,
+            missed: 0,
         };
-        let all = trends.into_iter().map(|usage| (Key::of(&usage), history(usage)));
-        Self { all: all.collect(), trends: Vec::new() }
+        Self { all: trends.into_iter().map(history).collect(), trends: Vec::new() }
     }
 
     /// What shows a trend, as of the last window.
@@ -77,23 +78,32 @@ impl Foresight {
 
     /// Takes the readings of a window, and gives those that show a trend, with what was before.
     pub(crate) fn take(&mut self, model: &Model) -> Vec<Usage> {
-        self.all.values_mut().for_each(|history| history.missed += 1);
+        self.all.iter_mut().for_each(|history| history.missed += 1);
         self.trends.clear();
+        // They come in the same order again, but for a few.
+        let mut next = 0;
         for (at_ns, usage) in usages(model) {
             let key = Key::of(&usage);
-            if usage.limit == 0 || (self.all.len() >= FOLLOWED_MAX && !self.all.contains_key(&key))
-            {
+            let many = self.all.len();
+            let at = (0..many).map(|at| (next + at) % many).find(|at| self.all[*at].of == key);
+            if usage.limit == 0 || (many >= FOLLOWED_MAX && at.is_none()) {
                 continue;
             }
-            let history = self.all.entry(key).or_default();
+            let at = at.unwrap_or_else(|| {
+                let (readings, before) = (Vec::new(), Usage::default());
+                self.all.push(History { of: key, readings, before, missed: 0 });
+                many
+            });
+            next = at + 1;
+            let history = &mut self.all[at];
             history.add(at_ns, usage.used);
-            let writers = history.written(&usage);
             if exhaustion(usage.of, &history.readings, usage.limit).is_some() {
-                let readings = history.readings.clone();
-                self.trends.push(Usage { readings, writers, ..usage });
+                let moved = history.moved(&usage);
+                self.trends.push(Usage { moved, ..usage.clone() }.with(&history.readings));
             }
+            history.before = usage;
         }
-        self.all.retain(|_, history| history.missed <= MISSED_MAX);
+        self.all.retain(|history| history.missed <= MISSED_MAX);
         self.trends.clone()
     }
 }
@@ -124,17 +134,17 @@ impl History {
         }
     }
 
-    /// Who has files open there now, with how far each has come since the window before.
-    fn written(&mut self, usage: &Usage) -> Vec<Writer> {
-        let before = std::mem::replace(&mut self.writers, usage.writers.clone());
-        let of = |writer: &Writer| {
-            let same =
-                |it: &&Writer| it.process.pid == writer.process.pid && it.path == writer.path;
-            let grown =
-                before.iter().find(same).map(|it| writer.position.saturating_sub(it.position));
-            Writer { grown, ..writer.clone() }
+    /// How far each of those who have files open there now has come since the window before.
+    fn moved(&self, now: &Usage) -> Vec<u64> {
+        let before = &self.before;
+        let moved = |at: usize| {
+            let is_same = |it: &usize| {
+                before.writers[*it].pid == now.writers[at].pid && before.files[*it] == now.files[at]
+            };
+            let known = (0..before.writers.len()).find(is_same);
+            known.map_or(0, |known| now.positions[at].saturating_sub(before.positions[known]))
         };
-        usage.writers.iter().map(of).collect()
+        (0..now.writers.len()).map(moved).collect()
     }
 }
 
@@ -148,12 +158,13 @@ mod tests {
     /// A window that ends with so much used of 100,000 bytes.
     fn window(at_ns: Ns, used: u64, position: u64) -> Model {
         let process = ThreadRef { tid: 7, pid: 7, ..ThreadRef::default() };
-        let writer = Writer { process, path: "/x/y".into(), position, grown: None };
         let usage = Usage {
             path: "/x".into(),
             used,
             limit: 100_000,
-            writers: vec![writer],
+            writers: vec![process],
+            files: vec!["/x/y".into()],
+            positions: vec![position],
             ..Usage::default()
         };
         Model::new(vec![
@@ -171,7 +182,7 @@ mod tests {
         }
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
         let last = &seen[5][0];
-        assert_eq!((last.writers[0].grown, last.readings.len()), (Some(9_000), 6));
+        assert_eq!((last.moved[0], last.readings().len()), (9_000, 6));
         assert_eq!(foresight.trends(), seen[5]);
     }
 
@@ -190,7 +201,8 @@ mod tests {
 
     #[test]
     fn readings_reach_back_for_hours_and_are_few_and_no_height_is_lost() {
-        let mut history = History::default();
+        let of = Key::of(&Usage::default());
+        let mut history = History { of, readings: Vec::new(), before: Usage::default(), missed: 0 };
         let windows = 8 * 360;
         for at in 1..=windows {
             let used = if at == windows - 1_000 { 99_000 } else { at };
@@ -212,7 +224,7 @@ mod tests {
         for at in 1..=100 {
             foresight.take(&window(at * 10 * SECOND, 5, 0));
         }
-        assert_eq!(foresight.all.values().map(|it| it.readings.len()).sum::<usize>(), 2);
+        assert_eq!(foresight.all.iter().map(|it| it.readings.len()).sum::<usize>(), 2);
         for at in 101..=105 {
             foresight.take(&Model::new(vec![Fact {
                 at_ns: at * 10 * SECOND,

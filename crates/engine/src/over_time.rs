@@ -216,7 +216,7 @@ impl OverTime {
     /// The key under which a trouble is known: of a culprit that has ended its group may not be known any more, who fills something may not
     /// be seen in each window, and it is the same.
     fn key_of(&self, key: &str) -> String {
-        let same = |known: &&String| *known == key || is_but_for_what_was_not_seen(known, key);
+        let same = |known: &&String| *known == key || is_same_trouble(known, key);
         let exact = self.troubles.contains_key(key).then(|| key.to_string());
         exact.or_else(|| self.troubles.keys().find(same).cloned()).unwrap_or_else(|| key.into())
     }
@@ -300,7 +300,7 @@ impl Trouble {
 }
 
 /// Whether two keys are the same but for a culprit, or a group of it, that one of them does not have.
-fn is_but_for_what_was_not_seen(one: &str, other: &str) -> bool {
+pub fn is_same_trouble(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     long.strip_prefix(short)
         .is_some_and(|rest| [" in ", " by "].iter().any(|word| rest.starts_with(word)))

@@ -28,9 +28,11 @@ use std::path::Path;
 const EADDRNOTAVAIL: i32 = 99;
 /// Addresses that are counted.
 const ADDRESSES_MAX: usize = 16;
-/// Connections of a host, and of one address, from which on they are counted in each window: a fourteenth of the ports that there are
+/// Connections of a host from which on they are counted in each window: a fourteenth of the ports that there are
 /// by default.
 const CONNECTIONS_MIN: u64 = 2_000;
+/// Parts that connections are divided into, by port, to find the address that most of a part go to.
+const PARTS: usize = 64;
 const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 
@@ -68,7 +70,9 @@ impl Reader for Ports {
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         if look.goes_on {
-            facts.extend(crowded(&look.roots).into_iter().flatten());
+            for (netns, remote, namespace) in crowded(&look.roots).into_iter().flatten() {
+                self.0.entry((netns, remote)).or_insert(namespace);
+            }
         }
         for ((netns, remote), namespace) in std::mem::take(&mut self.0) {
             let at_ns = now();
@@ -92,41 +96,42 @@ impl Reader for Ports {
     }
 }
 
-/// The addresses to which the host has most connections, if it has so many that ports could end.
-fn crowded(roots: &Roots) -> Option<Vec<Fact>> {
+/// Addresses to which the host has so many connections that ports could end, where holdup is in the host's namespace: whom each part of
+/// them has most of (the majority vote of Boyer and Moore), to be counted.
+fn crowded(roots: &Roots) -> Option<Vec<(u32, SocketAddr, File)>> {
+    let path = roots.process(1, "ns/net");
+    let hosts = link(&path)?;
+    if hosts != link(&roots.proc.join("self/ns/net"))? || in_use(roots)? < CONNECTIONS_MIN {
+        return None;
+    }
+    let netns = namespace_inode(&hosts)?;
+    let mut votes: [(u32, Option<SocketAddr>); PARTS] = [(0, None); PARTS];
+    connections(0, &mut |_, to| {
+        let (count, of) = &mut votes[usize::from(to.port()) % PARTS];
+        match (*of == Some(to), *count) {
+            (true, _) => *count += 1,
+            (false, 0) => (*count, *of) = (1, Some(to)),
+            (false, _) => *count -= 1,
+        }
+    })
+    .ok()?;
+    let many = votes.into_iter().filter(|(count, _)| u64::from(*count) >= CONNECTIONS_MIN / 2);
+    many.map(|(_, of)| Some((netns, of?, File::open(&path).ok()?))).collect()
+}
+
+/// TCP connections of the host's namespace.
+fn in_use(roots: &Roots) -> Option<u64> {
     let count = |name: &str, table: &[u8]| -> Option<u64> {
         let bytes = text::read(&roots.process(1, name)).ok()?;
         let line = text::lines(&bytes).find_map(|line| line.strip_prefix(table))?;
-        let words: Vec<&[u8]> = text::words(line).collect();
-        let of = |pair: &&[&[u8]]| matches!(pair[0], b"inuse" | b"tw");
-        Some(words.chunks_exact(2).filter(of).filter_map(|pair| text::number(pair[1])).sum())
+        let (mut all, mut is_wanted) = (0, false);
+        for word in text::words(line) {
+            all += text::number(word).filter(|_| is_wanted).unwrap_or(0);
+            is_wanted = matches!(word, b"inuse" | b"tw");
+        }
+        Some(all)
     };
-    let all = count("net/sockstat", b"TCP:")? + count("net/sockstat6", b"TCP6:").unwrap_or(0);
-    if all < CONNECTIONS_MIN {
-        return None;
-    }
-    let path = roots.process(1, "ns/net");
-    let netns = link(&path).as_deref().and_then(namespace_inode)?;
-    let (namespace, settings) = (File::open(&path).ok()?, roots.proc.join("sys/net/ipv4"));
-    let counted = priority::spawn("holdup-netns", move || {
-        let mut by_remote: BTreeMap<SocketAddr, (u32, u32)> = BTreeMap::new();
-        let given = enter(&namespace, &settings)?;
-        connections(0, &mut |state, to| {
-            let (open, time_wait) = by_remote.entry(to).or_default();
-            *(if state == TIME_WAIT { time_wait } else { open }) += 1;
-        })?;
-        let used =
-            |(remote, (open, time_wait))| PortUse { remote, open, time_wait, netns, ..given };
-        let all = by_remote.into_iter().map(used);
-        let mut most: Vec<PortUse> =
-            all.filter(|it| u64::from(it.open + it.time_wait) >= CONNECTIONS_MIN).collect();
-        most.sort_by_key(|it| std::cmp::Reverse(it.open + it.time_wait));
-        most.truncate(ADDRESSES_MAX);
-        io::Result::Ok(most)
-    });
-    let most = counted.ok()?.join().ok()?.ok()?;
-    let at_ns = now();
-    Some(most.into_iter().map(|used| Fact { at_ns, body: Body::PortUse(used) }).collect())
+    Some(count("net/sockstat", b"TCP:")? + count("net/sockstat6", b"TCP6:").unwrap_or(0))
 }
 
 /// Counts in a namespace. Leaves the calling thread in it.

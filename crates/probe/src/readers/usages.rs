@@ -19,7 +19,7 @@ use crate::system::clock::now;
 use crate::system::{Roots, guard, mounts, text};
 use holdup_reason::facts::*;
 use rustix::fs::{StatVfs, major, minor, stat, statvfs};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Local file systems, whose figures are in memory.
@@ -30,35 +30,33 @@ const WITH_INODES: [&str; 4] = ["ext2", "ext3", "ext4", "tmpfs"];
 const FILE_SYSTEMS_MAX: usize = 64;
 /// A process with fewer descriptors is asked for no limit.
 const DESCRIPTORS_MIN: u64 = 32;
-/// Processes that are asked for descriptors, those that ran most first.
+/// Processes that are asked for descriptors.
 const PROCESSES_MAX: usize = 500;
 /// Processes whose open files are looked at, and files of each, where a file system fills.
-const WRITERS_MAX: usize = 64;
+const WRITERS_MAX: usize = 200;
 /// See [`WRITERS_MAX`].
 const FILES_MAX: usize = 256;
-/// Writers that are reported of a file system.
-const WRITERS_REPORTED: usize = 16;
+/// Open files that are reported.
+const WRITERS_REPORTED: usize = 200;
 /// A file system that has room for longer at the window's rate is not looked into.
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// See the head of the file.
 pub(super) struct Usages {
     mounts: Vec<Mount>,
-    /// Used space as the window began, by file system.
-    before: BTreeMap<DeviceNumber, u64>,
+    /// As the window began.
+    before: Vec<Usage>,
 }
 
 impl Reader for Usages {
     fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
         let mounts = local(&opening.settings.mounts);
-        Ok(Self { mounts, before: BTreeMap::new() })
+        Ok(Self { mounts, before: Vec::new() })
     }
 
     fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
         if look.goes_on {
-            let read = file_systems(&look.roots, &self.mounts).into_iter();
-            let space = read.filter(|usage| usage.of == Resource::Space);
-            self.before = space.map(|usage| (usage.dev, usage.used)).collect();
+            self.before = file_systems(&look.roots, &self.mounts);
         }
         Ok(())
     }
@@ -71,13 +69,19 @@ impl Reader for Usages {
         let ran = ran(facts);
         let at_ns = now();
         let mut all = file_systems(&look.roots, &self.mounts);
-        let mut open = OpenFiles::default();
+        let mut open = None;
         for usage in all.iter_mut().filter(|usage| usage.of == Resource::Space) {
-            let before = self.before.get(&usage.dev).copied().unwrap_or(usage.used);
+            let is_it = |it: &&Usage| it.of == usage.of && it.dev == usage.dev;
+            let before = self.before.iter().find(is_it).map_or(usage.used, |it| it.used);
             let grown = usage.used.saturating_sub(before) as f64;
             let room = usage.limit.saturating_sub(usage.used) as f64;
             if grown > 0.0 && room * seconds < DAY_SECONDS * grown {
-                usage.writers = open.of(&look.roots, &ran, usage.dev);
+                let open = open.get_or_insert_with(|| open_files(&look.roots, &ran));
+                for file in open.iter().filter(|file| file.dev == usage.dev) {
+                    usage.writers.push(file.process.clone());
+                    usage.files.push(file.path.clone());
+                    usage.positions.push(file.position);
+                }
             }
         }
         let of = |thread: &ThreadRef| descriptors(&look.roots, thread);
@@ -95,10 +99,15 @@ fn local(all: &[Mount]) -> Vec<Mount> {
         let is_seen = || mounts::mount_of(all, &mount.path).is_some_and(|top| top.dev == mount.dev);
         LOCAL.contains(&mount.fs_type.as_str()) && may_write && is_seen()
     };
-    let mut found: Vec<Mount> = all.iter().filter(is_local).cloned().collect();
-    found.sort_by_key(|mount| (mount.root != "/", mount.path.len()));
-    let mut known = HashSet::new();
-    found.retain(|mount| known.insert(mount.dev));
+    let rank = |mount: &Mount| (mount.root != "/", mount.path.len());
+    let mut found: Vec<Mount> = Vec::new();
+    for mount in all.iter().filter(is_local) {
+        match found.iter_mut().find(|known| known.dev == mount.dev) {
+            Some(known) if rank(mount) < rank(known) => known.clone_from(mount),
+            Some(_) => {}
+            None => found.push(mount.clone()),
+        }
+    }
     found.truncate(FILE_SYSTEMS_MAX);
     found
 }
@@ -152,22 +161,24 @@ impl Place {
     }
 }
 
-/// Who ran in the window, most first: the main thread of each process.
+/// Who ran in the window: a thread of each process, the main one if it ran. In the order of the walk, where those that have been there
+/// for long are first.
 fn ran(facts: &[Fact]) -> Vec<ThreadRef> {
-    let mut by_process: BTreeMap<u32, (Ns, &ThreadRef)> = BTreeMap::new();
+    let mut at: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut all: Vec<ThreadRef> = Vec::new();
     for fact in facts {
-        let Body::ThreadTime(time) = &fact.body else { continue };
-        if time.run_ns > 0 && time.thread.pid != 0 {
-            let known = by_process.entry(time.thread.pid).or_insert((0, &time.thread));
-            known.0 += time.run_ns;
-            if time.thread.tid == time.thread.pid {
-                known.1 = &time.thread;
-            }
+        let Body::ThreadTime(ThreadTime { thread, run_ns, .. }) = &fact.body else { continue };
+        if *run_ns == 0 || thread.pid == 0 {
+            continue;
+        }
+        let known = *at.entry(thread.pid).or_insert(all.len() as u32) as usize;
+        match all.get_mut(known) {
+            None => all.push(thread.clone()),
+            Some(known) if thread.tid == thread.pid => known.clone_from(thread),
+            Some(_) => {}
         }
     }
-    let mut all: Vec<_> = by_process.into_values().collect();
-    all.sort_by_key(|(run_ns, _)| std::cmp::Reverse(*run_ns));
-    all.into_iter().map(|(_, thread)| thread.clone()).collect()
+    all
 }
 
 fn descriptors(roots: &Roots, thread: &ThreadRef) -> Option<Usage> {
@@ -190,28 +201,25 @@ fn soft_limit(bytes: &[u8]) -> Option<u64> {
     text::words(line).next().and_then(text::number)
 }
 
-/// Files that are open for writing, of those who ran; read once for all file systems that fill.
-#[derive(Default)]
-struct OpenFiles(Option<Vec<(DeviceNumber, Writer)>>);
-
-impl OpenFiles {
-    /// Those of a file system, which have come furthest first.
-    fn of(&mut self, roots: &Roots, ran: &[ThreadRef], dev: DeviceNumber) -> Vec<Writer> {
-        let all = self.0.get_or_insert_with(|| {
-            ran.iter().take(WRITERS_MAX).flat_map(|thread| writes(roots, thread)).collect()
-        });
-        let own = all.iter().filter(|(of, _)| *of == dev);
-        let mut own: Vec<Writer> = own.map(|(_, writer)| writer.clone()).collect();
-        own.sort_by_key(|writer| std::cmp::Reverse(writer.position));
-        own.truncate(WRITERS_REPORTED);
-        own
-    }
+/// A file that is open for writing.
+struct OpenFile {
+    dev: DeviceNumber,
+    process: ThreadRef,
+    path: String,
+    position: u64,
 }
 
-fn writes(roots: &Roots, thread: &ThreadRef) -> Vec<(DeviceNumber, Writer)> {
+/// Files that are open for writing, of those who ran.
+fn open_files(roots: &Roots, ran: &[ThreadRef]) -> Vec<OpenFile> {
+    let mut found = Vec::new();
+    ran.iter().take(WRITERS_MAX).for_each(|thread| writes(roots, thread, &mut found));
+    found.truncate(WRITERS_REPORTED);
+    found
+}
+
+fn writes(roots: &Roots, thread: &ThreadRef, found: &mut Vec<OpenFile>) {
     let pid = thread.pid;
     let folder = roots.process(pid, "fd");
-    let mut found = Vec::new();
     let mut seen = None;
     for fd in text::first_ids(&folder, FILES_MAX).unwrap_or_default() {
         let Ok(link) = std::fs::read_link(folder.join(fd.to_string())) else { continue };
@@ -226,9 +234,8 @@ fn writes(roots: &Roots, thread: &ThreadRef) -> Vec<(DeviceNumber, Writer)> {
             .get_or_insert_with(|| mounts::mounts_of(roots, &pid.to_string()).unwrap_or_default());
         let Some(mount) = mounts::mount_of(mounts, &path) else { continue };
         let process = ThreadRef { tid: pid, ..thread.clone() };
-        found.push((mount.dev, Writer { process, path: path.into_owned(), position, grown: None }));
+        found.push(OpenFile { dev: mount.dev, process, path: path.into_owned(), position });
     }
-    found
 }
 
 /// `pos:` of an fdinfo whose `flags:` (octal) let it write.
@@ -305,10 +312,11 @@ mod tests {
         (&files[7]).write_all(&[1; 12_345]).expect("written");
         let usage = descriptors(&roots, &own()).expect("many are open");
         assert!(usage.used >= 40 && usage.limit >= usage.used, "{usage:?}");
-        let seen = writes(&roots, &own());
+        let mut seen = Vec::new();
+        writes(&roots, &own(), &mut seen);
         let path = folder.join("7").display().to_string();
         std::fs::remove_dir_all(&folder).expect("removed");
-        let (_, writer) = seen.iter().find(|(_, it)| it.path == path).expect("it is open");
+        let writer = seen.iter().find(|it| it.path == path).expect("it is open");
         assert_eq!(writer.position, 12_345);
     }
 

@@ -4,6 +4,8 @@
 //! facts say already (memory and processes of a group, tables of the network) is not said again here by a reader: the engine puts it
 //! into this shape only with its readings of before. Must not: say that something ends.
 //!
+//! Rows are columns of plain numbers and names: to read rows of a type of their own takes thirty kilobytes of code.
+//!
 //! Edit together: measure/usages.rs (the same from other facts), engine/src/foresight.rs (readings of before).
 
 use super::{DeviceNumber, Ns, ThreadRef};
@@ -58,32 +60,40 @@ pub struct Usage {
     pub used: u64,
     /// As many as there may be.
     pub limit: u64,
-    /// Who has files open for writing there, of a file system that fills.
+    /// Who has files open for writing there, of a file system that fills; which files, and where each writes next, bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub writers: Vec<Writer>,
-    /// How it was in the windows so far, oldest first, this one last; none of a reading that stands for itself.
+    pub writers: Vec<ThreadRef>,
+    /// See `writers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub readings: Vec<Reading>,
+    pub files: Vec<String>,
+    /// See `writers`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<u64>,
+    /// Of a trend: by how much each of them has moved since the window before; 0 of one that was not seen there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<u64>,
+    /// How it was in the windows so far, oldest first, this one last: three numbers each, as [`Reading`] has them. None of a reading that
+    /// stands for itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<u64>,
 }
 
-/// Who has a file open for writing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Writer {
-    /// The process.
-    pub process: ThreadRef,
-    /// The file.
-    pub path: String,
-    /// Where it writes next, bytes.
-    pub position: u64,
-    /// By how much that has moved since the window before; absent if it was not seen there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grown: Option<u64>,
+impl Usage {
+    /// The readings of a trend.
+    pub fn readings(&self) -> Vec<Reading> {
+        let reading = |it: &[u64; 3]| Reading { at_ns: it[0], used: it[1], peak: it[2] };
+        self.readings.as_chunks().0.iter().map(reading).collect()
+    }
+
+    /// The same with its readings.
+    pub fn with(mut self, readings: &[Reading]) -> Self {
+        self.readings = readings.iter().flat_map(|it| [it.at_ns, it.used, it.peak]).collect();
+        self
+    }
 }
 
 /// How much was used at an instant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     /// When (CLOCK_MONOTONIC).
     pub at_ns: Ns,

@@ -3,66 +3,76 @@
 //! A group's page cache is no use: it is dropped when room is wanted, so of memory only what cannot be dropped counts. Where a group may
 //! swap, memory and swap end together. Must not: hold a window before this one (engine/src/foresight.rs does).
 
-use crate::facts::{Cgroup, Ns, Resource, Usage};
+use crate::facts::{Cgroup, NetCounters, Ns, Resource, Usage};
 use crate::model::Model;
 
 /// All of them, each with the moment of its reading.
 pub fn usages(model: &Model) -> Vec<(Ns, Usage)> {
-    let end_ns = model.look.end_ns;
     let mut all = model.limits.usages.clone();
-    let groups = model.containers.cgroups.iter().flat_map(|group| of_group(model, group));
-    let tables = tables(model);
-    let ports = model.net.port_use.values().map(|used| Usage {
-        of: Resource::Ports,
-        path: used.remote.to_string(),
-        netns: used.netns,
-        used: u64::from(used.open) + u64::from(used.time_wait),
-        limit: u64::from(used.ports()),
-        ..Usage::default()
-    });
-    all.extend(groups.chain(tables).chain(ports).map(|usage| (end_ns, usage)));
+    let mut add = |usage| all.push((model.look.end_ns, usage));
+    for group in &model.containers.cgroups {
+        add_group(model, group, &mut add);
+    }
+    for (at, (netns, series)) in model.net.counters.iter().enumerate() {
+        if let Some((_, counters)) = series.last() {
+            add_tables(model, counters, (at == 0, *netns), &mut add);
+        }
+    }
+    for used in model.net.port_use.values() {
+        add(Usage {
+            of: Resource::Ports,
+            path: used.remote.to_string(),
+            netns: used.netns,
+            used: u64::from(used.open) + u64::from(used.time_wait),
+            limit: u64::from(used.ports()),
+            ..Usage::default()
+        });
+    }
     all
 }
 
-fn of_group(model: &Model, group: &Cgroup) -> impl Iterator<Item = Usage> {
-    let last = model.containers.ends(group).map(|ends| ends.last());
-    let usage =
-        |of, used, limit| Usage { of, path: group.path.clone(), used, limit, ..Usage::default() };
-    let tasks = last.and_then(|last| Some(usage(Resource::Tasks, last.tasks?, group.pids_limit?)));
-    let memory = last.and_then(|last| {
-        let held = last.memory_anon_bytes? + last.memory_shmem_bytes.unwrap_or(0);
-        let limit = group.memory_limit_bytes?;
-        let swap = model.memory.samples.last().map_or(0, |(_, host)| host.swap_total_bytes);
-        match swap.min(group.swap_limit_bytes.unwrap_or(u64::MAX)) {
-            0 => Some(usage(Resource::Memory, held, limit)),
-            // How much it has swapped is part of it, and unknown is not none.
-            swap => {
-                Some(usage(Resource::Memory, held + last.swap_bytes?, limit.saturating_add(swap)))
-            }
-        }
-    });
-    tasks.into_iter().chain(memory)
+fn add_group(model: &Model, group: &Cgroup, add: &mut dyn FnMut(Usage)) {
+    let Some(last) = model.containers.ends(group).map(|ends| ends.last()) else { return };
+    let path = || group.path.clone();
+    if let (Some(used), Some(limit)) = (last.tasks, group.pids_limit) {
+        add(Usage { of: Resource::Tasks, path: path(), used, limit, ..Usage::default() });
+    }
+    let (Some(held), Some(limit)) = (last.memory_anon_bytes, group.memory_limit_bytes) else {
+        return;
+    };
+    let held = held + last.memory_shmem_bytes.unwrap_or(0);
+    let swap = model.memory.samples.last().map_or(0, |(_, host)| host.swap_total_bytes);
+    let swap = swap.min(group.swap_limit_bytes.unwrap_or(u64::MAX));
+    // How much it has swapped is part of it, and unknown is not none.
+    let swapped = if swap == 0 { Some(0) } else { last.swap_bytes };
+    if let Some(swapped) = swapped {
+        let (used, limit) = (held + swapped, limit.saturating_add(swap));
+        add(Usage { of: Resource::Memory, path: path(), used, limit, ..Usage::default() });
+    }
 }
 
-/// The tables of a network namespace: those of neighbours are the host's, whichever namespace is asked.
-fn tables(model: &Model) -> impl Iterator<Item = Usage> {
+/// The tables of a network namespace: those of neighbours are the host's, whichever namespace is asked first.
+fn add_tables(
+    model: &Model,
+    counters: &NetCounters,
+    (is_first, netns): (bool, u32),
+    add: &mut dyn FnMut(Usage),
+) {
     const TABLES: [(Resource, &str, &str); 3] = [
         (Resource::Connections, "nf_conntrack.entries", "net.netfilter.nf_conntrack_max"),
         (Resource::NeighboursV4, "arp_cache.entries", "net.ipv4.neigh.default.gc_thresh3"),
         (Resource::NeighboursV6, "ndisc_cache.entries", "net.ipv6.neigh.default.gc_thresh3"),
     ];
-    let namespaces = model.net.counters.iter().enumerate();
-    namespaces.flat_map(move |(at, (netns, series))| {
-        let counters = series.last().map(|(_, last)| &last.counters);
-        TABLES.iter().filter_map(move |(of, counter, limit)| {
-            let used = *counters?.get(*counter)?;
-            let is_counted_once = *of != Resource::Connections;
-            (at == 0 || !is_counted_once).then_some(())?;
-            let limit = model.net.sysctls.get(*limit)?.trim().parse().ok()?;
-            let netns = if is_counted_once { 0 } else { *netns };
-            Some(Usage { of: *of, netns, used, limit, ..Usage::default() })
-        })
-    })
+    for (of, counter, limit) in TABLES {
+        let is_hosts = of != Resource::Connections;
+        let limit = model.net.sysctls.get(limit).and_then(|text| text.trim().parse().ok());
+        if let (Some(used), Some(limit)) = (counters.counters.get(counter), limit)
+            && (is_first || !is_hosts)
+        {
+            let netns = if is_hosts { 0 } else { netns };
+            add(Usage { of, netns, used: *used, limit, ..Usage::default() });
+        }
+    }
 }
 
 #[cfg(test)]

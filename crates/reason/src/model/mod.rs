@@ -210,7 +210,7 @@ impl Model {
             Body::Sysctl(it) => self.net.push(at, it),
 
             Body::Usage(it) => {
-                for process in it.process.iter().chain(it.writers.iter().map(|it| &it.process)) {
+                for process in it.process.iter().chain(&it.writers) {
                     self.threads.mention(process);
                 }
                 self.limits.push(at, it);

@@ -38,7 +38,7 @@ pub(crate) struct Trend<'m> {
 pub(crate) fn trends<'m>(measures: &'m Measures<'m>, of: &'static [Resource]) -> Vec<Trend<'m>> {
     let all = measures.model.limits.trends.iter().filter(|usage| of.contains(&usage.of));
     let trend = |usage: &'m Usage| {
-        Some(Trend { usage, end: exhaustion(usage.of, &usage.readings, usage.limit)? })
+        Some(Trend { usage, end: exhaustion(usage.of, &usage.readings(), usage.limit)? })
     };
     all.filter_map(trend).collect()
 }
@@ -160,8 +160,10 @@ pub(crate) mod tests {
         };
         let readings: Vec<Reading> = (1..).zip(used).map(at).collect();
         let (used, limit) = (readings.last().map_or(0, |it| it.used), 200_000 * unit);
-        let usage =
-            Fact { at_ns: LOOK_NS, body: Body::Usage(Usage { used, limit, readings, ..usage }) };
+        let usage = Fact {
+            at_ns: LOOK_NS,
+            body: Body::Usage(Usage { used, limit, ..usage }.with(&readings)),
+        };
         explain([host(), beside, vec![usage]].concat()).findings
     }
 }

@@ -27,7 +27,9 @@ use holdup_engine::foresight::Foresight;
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
+use holdup_probe::recording;
 use holdup_reason::answer::{ReportHost, SCHEMA};
+use holdup_reason::facts::{Body, Fact};
 use holdup_reason::model::figures;
 use jiff::tz::TimeZone;
 use outputs::figures::{Figures, Now};
@@ -130,7 +132,12 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let (store, state) = Store::open(&settings)?;
     let recorder = Recorder::new(&settings);
-    let foresight = Foresight::with(state.trends.clone());
+    let known = state.trends.iter().filter_map(|text| recording::fact(text.as_bytes()));
+    let known = known.filter_map(|fact| match fact.body {
+        Body::Usage(usage) => Some(usage),
+        _ => None,
+    });
+    let foresight = Foresight::with(known.collect());
     let mut watch = Watch {
         named,
         settings,
@@ -208,7 +215,9 @@ impl Watch {
         let recording = bytes.as_ref().map(|_| entry.file.clone());
         let write = self.recorder.take(entry, bytes);
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
-        self.state.trends = self.foresight.trends().to_vec();
+        let trends = self.foresight.trends().iter().cloned();
+        let fact = |usage| Fact { at_ns: 0, body: Body::Usage(usage) };
+        self.state.trends = trends.filter_map(|it| recording::text(&fact(it))).collect();
         self.figures.window(&report);
         // Each line says which host; what it answers at is in the recordings.
         let host = ReportHost { listening: None, ..report.host.clone() };

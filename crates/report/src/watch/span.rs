@@ -8,15 +8,15 @@
 use super::ring::{self, Entry, EntryFinding, FOLDER, shown};
 use crate::failure::Failure;
 use crate::text::escape;
+use holdup_engine::over_time::is_same_trouble;
 use holdup_reason::answer::{Finding, Severity};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Findings that are said; beyond them the worst are.
-const FOUND_MAX: usize = 20;
+/// Findings that are said, those that began first.
+const FOUND_MAX: usize = 30;
 
 /// What was found in some windows of a span.
 #[derive(Debug, Serialize)]
@@ -72,7 +72,8 @@ pub(crate) fn answer(
     })?;
     for found in &mut span.findings {
         let findings = replay(&state.join(FOLDER).join(&found.recording))?;
-        found.finding = findings.into_iter().find(|it| it.key == found.key);
+        let is_it = |it: &Finding| it.key == found.key || is_same_trouble(&it.key, &found.key);
+        found.finding = findings.into_iter().find(is_it);
     }
     Ok(span)
 }
@@ -105,36 +106,52 @@ fn of(
     if windows.is_empty() {
         return Err(ring::nothing_of(all, begin_unix_ns, end_unix_ns, zone));
     }
-    let mut by_key: BTreeMap<&str, Found> = BTreeMap::new();
+    // In order of time.
+    let mut findings: Vec<Found> = Vec::new();
     for entry in &windows {
-        for EntryFinding { key, severity, lost_per_second } in &entry.findings {
-            let new = || Found {
-                key: key.clone(),
-                first_unix_ns: entry.begin_unix_ns,
-                last_unix_ns: 0,
-                windows: 0,
-                recording: String::new(),
-                worst_unix_ns: 0,
-                finding: None,
-                badness: (Severity::Note, 0.0),
-            };
-            let found = by_key.entry(key).or_insert_with(new);
-            (found.windows, found.last_unix_ns) = (found.windows + 1, entry.end_unix_ns());
-            let badness = (*severity, *lost_per_second);
-            if found.recording.is_empty() || badness > found.badness {
-                found.badness = badness;
-                (found.recording, found.worst_unix_ns) = (entry.file.clone(), entry.begin_unix_ns);
+        for finding in &entry.findings {
+            // Whoever did it may not have been seen in each of them.
+            let is_it = |it: &Found| it.key == finding.key;
+            let alike = |it: &Found| is_same_trouble(&it.key, &finding.key);
+            let known = findings.iter().position(is_it).or_else(|| findings.iter().position(alike));
+            match known {
+                Some(known) => findings[known].also(entry, finding),
+                None => findings.push(Found::of(entry, finding)),
             }
         }
     }
-    let mut findings: Vec<Found> = by_key.into_values().collect();
-    findings.sort_by(|one, other| {
-        other.badness.partial_cmp(&one.badness).unwrap_or(std::cmp::Ordering::Equal)
-    });
     let left_out = findings.len().saturating_sub(FOUND_MAX);
     findings.truncate(FOUND_MAX);
-    findings.sort_by_key(|it| (it.first_unix_ns, it.last_unix_ns));
     Ok(Span { begin_unix_ns, end_unix_ns, windows: windows.len(), findings, left_out })
+}
+
+impl Found {
+    fn of(entry: &Entry, finding: &EntryFinding) -> Self {
+        Self {
+            key: finding.key.clone(),
+            first_unix_ns: entry.begin_unix_ns,
+            last_unix_ns: entry.end_unix_ns(),
+            windows: 1,
+            recording: entry.file.clone(),
+            worst_unix_ns: entry.begin_unix_ns,
+            finding: None,
+            badness: (finding.severity, finding.lost_per_second),
+        }
+    }
+
+    fn also(&mut self, entry: &Entry, finding: &EntryFinding) {
+        self.windows += 1;
+        self.last_unix_ns = entry.end_unix_ns();
+        if finding.key.len() > self.key.len() {
+            self.key.clone_from(&finding.key);
+        }
+        let badness = (finding.severity, finding.lost_per_second);
+        if badness > self.badness {
+            self.badness = badness;
+            self.recording.clone_from(&entry.file);
+            self.worst_unix_ns = entry.begin_unix_ns;
+        }
+    }
 }
 
 impl Span {
@@ -175,7 +192,7 @@ impl Span {
         }
         if self.left_out > 0 {
             text.push_str(&format!(
-                "{} more, less bad, are left out; a shorter span has them.\n",
+                "Began later, and left out here: {}. A shorter span has them.\n",
                 self.left_out
             ));
         }
@@ -217,7 +234,7 @@ mod tests {
                     ("lock.file on file /x", Critical, 0.4),
                 ],
             ),
-            entry(120, &[("lock.file on file /x", Warning, 0.9)]),
+            entry(120, &[("lock.file on file /x by job", Warning, 0.9)]),
             entry(600, &[]),
         ];
         let now = Timestamp::from_second(12 * 3_600).expect("a time");
@@ -233,7 +250,7 @@ mod tests {
             lines,
             [
                 "Found in 3 windows from 1970-01-01 01:00:00 to 1970-01-01 01:03:00:",
-                "1970-01-01 01:00:00 to 1970-01-01 01:02:10  lock.file on file /x  (lock.file)",
+                "1970-01-01 01:00:00 to 1970-01-01 01:02:10  lock.file on file /x by job  (lock.file)",
                 "    in 3 windows, worst: holdup --from ring:1970-01-01T01:01:00",
                 "1970-01-01 01:01:00 to 1970-01-01 01:01:10  disk.saturated on disk vda  (disk.saturated)",
                 "    in 1 window, worst: holdup --from ring:1970-01-01T01:01:00",

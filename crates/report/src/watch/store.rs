@@ -12,7 +12,6 @@ use super::ring::{self, Entry};
 use super::settings::{RingSettings, Settings};
 use crate::failure::Failure;
 use holdup_engine::over_time::OverTime;
-use holdup_reason::facts::Usage;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use serde::{Deserialize, Serialize};
@@ -44,9 +43,9 @@ pub(super) struct State {
     pub looked_unix_ns: u64,
     /// What is open.
     pub over_time: OverTime,
-    /// What was being used up, with how it was until then.
+    /// What was being used up, with how it was until then: facts as text, which whoever reads recordings can read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub trends: Vec<Usage>,
+    pub trends: Vec<String>,
 }
 
 enum Work {

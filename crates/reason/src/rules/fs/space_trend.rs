@@ -102,22 +102,25 @@ struct Filler {
 fn filler(measures: &Measures<'_>, trend: &Trend<'_>) -> Option<Filler> {
     let window = trend.end.per_second * measures.wall_seconds();
     let enough = if trend.usage.of == Resource::Space { WROTE_MIN.value * window } else { 0.0 };
-    let written = |grown: Option<u64>| grown.filter(|it| *it > 0 && *it as f64 >= enough);
-    let of_file = trend.usage.writers.iter().filter_map(|it| Some((written(it.grown)?, it)));
-    if let Some((grown, writer)) = of_file.max_by_key(|(grown, _)| *grown) {
+    let is_enough = |bytes: u64| bytes > 0 && bytes as f64 >= enough;
+    let usage = trend.usage;
+    let most = (0..usage.moved.len()).max_by_key(|at| usage.moved[*at]);
+    let most = most.filter(|at| is_enough(usage.moved[*at]));
+    if let Some((who, path, moved)) =
+        most.and_then(|at| Some((usage.writers.get(at)?, usage.files.get(at)?, usage.moved[at])))
+    {
         let said = format!(
-            "{} wrote {} to {} since the window before.",
-            words::who(&writer.process),
-            words::bytes(grown as f64),
-            writer.path
+            "{} wrote {} to {path} since the window before.",
+            words::who(who),
+            words::bytes(moved as f64),
         );
-        return Some(Filler { who: writer.process.clone(), said });
+        return Some(Filler { who: who.clone(), said });
     }
     let model = measures.model;
     let disk = model.disk.of_file_system(trend.usage.dev)?;
     let uses = model.disk.used.iter().filter(|it| it.dev == disk.dev);
     let used = uses.max_by_key(|it| it.write_bytes)?;
-    written(Some(used.write_bytes))?;
+    is_enough(used.write_bytes).then_some(())?;
     let is_kernels = model.threads.identity(&used.process).is_some_and(|known| known.kernel);
     (!is_kernels).then(|| Filler {
         said: format!(
@@ -139,18 +142,15 @@ mod tests {
 
     const DEV: DeviceNumber = DeviceNumber { major: 0, minor: 40 };
 
-    fn usage(of: Resource, grown: Option<u64>) -> Usage {
-        let writer = |pid, comm: &str, grown| Writer {
-            process: thread(pid, comm),
-            path: format!("/scratch/{comm}"),
-            position: 1,
-            grown,
-        };
+    fn usage(of: Resource, moved: u64) -> Usage {
         Usage {
             of,
             dev: DEV,
             path: "/scratch".into(),
-            writers: vec![writer(7, "idler", Some(0)), writer(9, "filler", grown)],
+            writers: vec![thread(7, "idler"), thread(9, "filler")],
+            files: vec!["/scratch/idler".into(), "/scratch/filler".into()],
+            positions: vec![1, 1],
+            moved: vec![0, moved],
             ..Usage::default()
         }
     }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn who_fills_it_is_who_writes_there() {
-        let found = found(usage(Resource::Space, Some(9 << 20)), 9, mounted());
+        let found = found(usage(Resource::Space, 9 << 20), 9, mounted());
         assert_eq!((found.len(), &*found[0].code), (1, "fs.space_trend"));
         let title = "/scratch is full in 1 min 48 s to 2 min 12 s: 117 MiB of 195 MiB are left";
         assert_eq!(found[0].title, title);
@@ -178,16 +178,16 @@ mod tests {
 
     #[test]
     fn who_was_not_seen_to_write_is_not_named() {
-        for grown in [None, Some(0), Some(1 << 10)] {
-            let found = found(usage(Resource::Space, grown), 9, mounted());
-            assert_eq!(found[0].key, "fs.space_trend on file system /scratch", "{grown:?}");
+        for moved in [0, 1 << 10] {
+            let found = found(usage(Resource::Space, moved), 9, mounted());
+            assert_eq!(found[0].key, "fs.space_trend on file system /scratch", "{moved}");
             assert!(found[0].text.ends_with("Who fills it was not seen."));
         }
     }
 
     #[test]
     fn inodes_end_as_space_does() {
-        let found = found(usage(Resource::Inodes, None), 9, mounted());
+        let found = found(usage(Resource::Inodes, 0), 9, mounted());
         assert!(found[0].title.starts_with("/scratch has no inode left in"), "{}", found[0].title);
         assert!(
             found[0].title.ends_with("120,000 of 200,000 inodes are left"),
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn what_became_full_is_said_to_be_full() {
-        let found = found(usage(Resource::Space, None), 21, mounted());
+        let found = found(usage(Resource::Space, 0), 21, mounted());
         assert_eq!(found[0].title, "/scratch is full: 195 MiB of 195 MiB are used");
     }
 
     #[test]
     fn a_sawtooth_is_no_trend() {
-        assert!(of_sawtooth(usage(Resource::Space, None), mounted()).is_empty());
+        assert!(of_sawtooth(usage(Resource::Space, 0), mounted()).is_empty());
     }
 }
