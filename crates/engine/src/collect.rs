@@ -26,26 +26,40 @@ pub struct Collected<W: Write> {
 /// Reads a source to its end; `on_batch` is called each time that something was read.
 pub fn collect<W: Write>(
     source: &mut dyn Source,
+    writer: Option<Writer<W>>,
+    on_batch: &mut dyn FnMut(),
+) -> Result<Collected<W>, SourceError> {
+    collect_with(source, writer, on_batch, &mut |_| Vec::new())
+}
+
+/// The same, with facts that only whoever looked before this window has; they are asked for once all of the source is in.
+pub(crate) fn collect_with<W: Write>(
+    source: &mut dyn Source,
     mut writer: Option<Writer<W>>,
     on_batch: &mut dyn FnMut(),
+    known: &mut dyn FnMut(&Model) -> Vec<Fact>,
 ) -> Result<Collected<W>, SourceError> {
     let mut held = Held::default();
     let mut batch = Vec::new();
     let mut recorded = None;
-    loop {
-        let more = source.drain(&mut batch)?;
+    let mut take = |batch: &mut Vec<Fact>, held: &mut Held| {
         if let Some(open) = &mut writer
-            && let Err(error) = open.write(&batch)
+            && let Err(error) = open.write(batch)
         {
             (writer, recorded) = (None, Some(Err(error)));
         }
         batch.drain(..).for_each(|fact| held.take(fact));
         batch.shrink_to(BATCH_FACTS);
+    };
+    loop {
+        let more = source.drain(&mut batch)?;
+        take(&mut batch, &mut held);
         on_batch();
         if !more {
             break;
         }
     }
+    take(&mut known(&held.model), &mut held);
     if let Some(writer) = writer {
         recorded = Some(writer.finish());
     }

@@ -5,9 +5,10 @@
 //! twice over while they are indexed).
 //!
 //! collect.rs reads a source to its end, narrow.rs lets a recording of a host answer for one of its parts, windows.rs is the look
-//! that goes on, over_time.rs what began and ended from one of its windows to the next.
+//! that goes on, foresight.rs what is used up from one of its windows to the next, over_time.rs what began and ended from one of its windows to the next.
 
 mod collect;
+pub mod foresight;
 mod narrow;
 pub mod over_time;
 mod windows;

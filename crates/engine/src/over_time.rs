@@ -213,9 +213,10 @@ impl OverTime {
         }
     }
 
-    /// The key under which a trouble is known: of a culprit that has ended its group may not be known any more, and it is the same.
+    /// The key under which a trouble is known: of a culprit that has ended its group may not be known any more, who fills something may not
+    /// be seen in each window, and it is the same.
     fn key_of(&self, key: &str) -> String {
-        let same = |known: &&String| *known == key || is_but_for_group(known, key);
+        let same = |known: &&String| *known == key || is_same_trouble(known, key);
         let exact = self.troubles.contains_key(key).then(|| key.to_string());
         exact.or_else(|| self.troubles.keys().find(same).cloned()).unwrap_or_else(|| key.into())
     }
@@ -298,10 +299,11 @@ impl Trouble {
     }
 }
 
-/// Whether two keys are the same but for a group that one of them does not have.
-fn is_but_for_group(one: &str, other: &str) -> bool {
+/// Whether two keys are the same but for a culprit, or a group of it, that one of them does not have.
+pub fn is_same_trouble(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
-    long.strip_prefix(short).is_some_and(|rest| rest.starts_with(" in "))
+    long.strip_prefix(short)
+        .is_some_and(|rest| [" in ", " by "].iter().any(|word| rest.starts_with(word)))
 }
 
 #[cfg(test)]
@@ -393,6 +395,16 @@ mod tests {
         let all = events(&mut over_time, &mut at, &[&other, &other]);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("Changed"), "{all:?}");
+    }
+
+    #[test]
+    fn a_culprit_that_was_not_seen_in_a_window_is_no_other() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let known = [finding("a", Severity::Warning)];
+        let mut unseen = known.clone();
+        unseen[0].key = "lock.file on file /x".into();
+        let all = events(&mut over_time, &mut at, &[&known, &known, &unseen, &unseen, &known]);
+        assert_eq!(all, ["Began a at 2 since 0"]);
     }
 
     #[test]

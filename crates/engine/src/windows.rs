@@ -6,12 +6,15 @@
 //! Rejected: a thread that explains (the answer of a window takes a hundredth of it; two CPUs at once is what a host in trouble has
 //! least).
 
-use crate::collect::{Collected, collect};
+use crate::collect::{Collected, collect_with};
+use crate::foresight::Foresight;
 use holdup_probe::plan::Target;
 use holdup_probe::recording::{Level, Writer};
 use holdup_probe::session::Session;
 use holdup_probe::{Source, SourceError};
 use holdup_reason::answer::Report;
+use holdup_reason::facts::{Body, Fact};
+use holdup_reason::model::Model;
 use std::io::{Error, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,13 +71,19 @@ impl Windows {
     /// The window that ends next; none if the look has ended. `on_batch` is called about each tick.
     pub fn next_window(
         &mut self,
+        foresight: &mut Foresight,
         on_batch: &mut dyn FnMut(),
     ) -> Result<Option<Looked>, SourceError> {
         let Some(mut session) = self.session.take() else { return Ok(None) };
         let bounded = Bounded::default();
         let writer = Writer::new(bounded, "a window in memory".into(), Level::Quick)?;
+        let mut known = |model: &Model| {
+            let at_ns = model.look.end_ns();
+            let trends = foresight.take(model).into_iter();
+            trends.map(|usage| Fact { at_ns, body: Body::Usage(usage) }).collect()
+        };
         let Collected { mut model, recorded } =
-            collect(&mut session as &mut dyn Source, Some(writer), on_batch)?;
+            collect_with(&mut session as &mut dyn Source, Some(writer), on_batch, &mut known)?;
         if !self.stop.load(Ordering::Relaxed) {
             self.session = Some(session.next(&self.target, self.seconds)?);
         }

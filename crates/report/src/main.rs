@@ -27,8 +27,9 @@ mod watch;
 
 use failure::Failure;
 use holdup_reason::Beside;
-use job::{Aim, Job, Task};
+use job::{Aim, Answer, Job, Task};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use surface::Typed;
 
@@ -65,6 +66,9 @@ fn answer(job: Job) -> Result<u8, Failure> {
                 Some(failure) => Err(failure),
             }
         }
+        Task::Replay { file, aim } if watch::span::times(&file).is_some() => {
+            span(&file, &aim, &answer)
+        }
         Task::Replay { file, aim } => {
             let out = output::Output::open(&answer, false, Some(&file))?;
             let beside = output::Beside::open(&answer, Some(&file))?;
@@ -92,6 +96,25 @@ fn answer(job: Job) -> Result<u8, Failure> {
         }
         Task::Surface { surface, from } => surface.run(Typed { answer, from }),
     }
+}
+
+/// What was found in a span of the ring.
+fn span(file: &Path, aim: &Aim, answer: &Answer) -> Result<u8, Failure> {
+    let times = watch::span::times(file).unwrap_or_default();
+    if !matches!(aim, Aim::Host) || answer.page.is_some() || answer.export.is_some() {
+        return Err(Failure::usage(
+            "a span of the ring is a list of what was found on the host; -p, -c, --page and --export go with one time",
+        ));
+    }
+    let out = output::Output::open(answer, false, None)?;
+    let span = watch::span::answer(Path::new(watch::settings::STATE), times, |recording| {
+        Ok(main_loop::report_of(recording, &Aim::Host)?.findings)
+    })?;
+    match answer.json {
+        true => out.deliver(&span, |_| ())?,
+        false => out.raw(span.render().as_bytes())?,
+    }
+    Ok(u8::from(answer.check && span.has_found()))
 }
 
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in

@@ -32,6 +32,9 @@ use std::path::{Path, PathBuf};
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
+/// Columns of the name of a container that is looked at.
+const NAME_WIDTH: usize = 40;
+
 /// The answer, and what drawing it takes if it is to be drawn.
 pub(crate) struct Answered {
     /// The answer.
@@ -152,6 +155,11 @@ pub(crate) fn replay(
     Ok(explain(facts_of(file, aim)?, wanted))
 }
 
+/// The answer of a recording. Unlike that of a look that ends the program, its facts are freed.
+pub(crate) fn report_of(file: &Path, aim: &Aim) -> Result<Report, Failure> {
+    Ok(holdup_reason::explain_model(&mut facts_of(file, aim)?))
+}
+
 /// Answers from a recording, ready to be compared with another.
 pub(crate) fn look_again(file: &Path) -> Result<compare::Look, Failure> {
     Ok(holdup_reason::look_at_model(&mut facts_of(file, &Aim::Host)?))
@@ -191,11 +199,12 @@ pub(crate) fn not_in(file: &Path, why: &str) -> Failure {
     Failure::look(format!("cannot answer from {file}: {why}"), advice)
 }
 
-fn whom(aim: &Aim) -> String {
+/// Who is looked at, in words.
+pub(crate) fn whom(aim: &Aim) -> String {
     match aim {
         Aim::Host => "this host".into(),
         Aim::Process(pid) => format!("process {pid}"),
-        Aim::Container(name) => format!("container {name}"),
+        Aim::Container(name) => format!("container {}", escape::name(name, NAME_WIDTH)),
         Aim::Command(words) => {
             words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         }

@@ -48,13 +48,19 @@ const COUNTERS: &[Counter] = &[
         read: io_service_bytes,
     },
     Counter { controller: "pids", file: "pids.events", read: pids_events },
+    Counter { controller: "pids", file: TASKS, read: pids_current },
     Counter { controller: "", file: "cpu.stat", read: cpu_stat_v2 },
     Counter { controller: "", file: "memory.current", read: memory_usage },
     Counter { controller: "", file: "memory.events", read: memory_events },
     Counter { controller: "", file: "memory.stat", read: memory_stat_v2 },
     Counter { controller: "", file: "io.stat", read: io_stat },
     Counter { controller: "", file: "pids.events", read: pids_events },
+    Counter { controller: "", file: TASKS, read: pids_current },
+    Counter { controller: "", file: SWAP, read: swap_current },
 ];
+
+const TASKS: &str = "pids.current";
+const SWAP: &str = "memory.swap.current";
 
 /// All groups of the host, as a source.
 pub struct CgroupCounters(Cgroups);
@@ -95,7 +101,12 @@ fn sample(hierarchy: &Hierarchy, group: &mut Group, buffer: &mut Vec<u8>) -> Opt
             "" => hierarchy.is_v2(),
             controller => hierarchy.has(controller),
         };
-        if !applies || group.missing & (1 << bit) != 0 {
+        let is_wanted = match counter.file {
+            TASKS => group.has_limit.tasks,
+            SWAP => group.has_limit.memory,
+            _ => true,
+        };
+        if !applies || !is_wanted || group.missing & (1 << bit) != 0 {
             continue;
         }
         path.set_file_name(counter.file);
@@ -161,9 +172,18 @@ fn pids_events(bytes: &[u8], sample: &mut CgroupSample) {
     sample.processes_refused = text::keyed(bytes, "max");
 }
 
+fn pids_current(bytes: &[u8], sample: &mut CgroupSample) {
+    sample.tasks = text::number(bytes);
+}
+
+fn swap_current(bytes: &[u8], sample: &mut CgroupSample) {
+    sample.swap_bytes = text::number(bytes);
+}
+
 fn memory_stat_v1(bytes: &[u8], sample: &mut CgroupSample) {
     memory_stat(bytes, sample, ["total_cache", "total_rss", "total_shmem", "total_pgmajfault"]);
     sample.memory_refaults = refaults(bytes, "total_workingset_refault");
+    sample.swap_bytes = text::keyed(bytes, "total_swap");
 }
 
 fn memory_stat_v2(bytes: &[u8], sample: &mut CgroupSample) {

@@ -57,6 +57,14 @@ pub(super) struct Group {
     pub id: u64,
     /// Files that do not exist here, by their place in the list of counters: not tried again.
     pub missing: u32,
+    pub has_limit: HasLimit,
+}
+
+/// Which limits of a group are set, so that counters that are of use beside them alone are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HasLimit {
+    pub tasks: bool,
+    pub memory: bool,
 }
 
 impl Group {
@@ -89,14 +97,21 @@ impl Cgroups {
         for (index, hierarchy) in self.hierarchies.iter().enumerate() {
             walk(index, hierarchy, &mut found, &mut unread);
         }
-        let known: HashMap<_, _> =
-            self.groups.iter().map(|group| (group.key(), group.missing)).collect();
+        let known: HashMap<_, _> = self
+            .groups
+            .iter()
+            .map(|group| (group.key(), (group.missing, group.has_limit)))
+            .collect();
         let mut facts = Vec::new();
         for group in &mut found {
             match known.get(&group.key()) {
-                Some(missing) => group.missing = *missing,
+                Some(known) => (group.missing, group.has_limit) = *known,
                 None => {
                     let settings = read_settings(&self.hierarchies[group.hierarchy], group);
+                    group.has_limit = HasLimit {
+                        tasks: settings.pids_limit.is_some(),
+                        memory: settings.memory_limit_bytes.is_some(),
+                    };
                     facts.push(Body::Cgroup(settings));
                 }
             }
@@ -191,7 +206,8 @@ fn walk(index: usize, hierarchy: &Hierarchy, found: &mut Vec<Group>, unread: &mu
         }
         let path = if path.is_empty() { "/".to_string() } else { path };
         let id = metadata.ino();
-        found.push(Group { hierarchy: index, path, directory, id, missing: 0 });
+        let has_limit = HasLimit::default();
+        found.push(Group { hierarchy: index, path, directory, id, missing: 0, has_limit });
     }
 }
 
@@ -278,6 +294,9 @@ fn settings_v2(folder: &Path, cgroup: &mut Cgroup) {
         .map(|list| text::cpu_list(&list))
         .filter(|list| !list.is_empty());
     cgroup.memory_limit_bytes = number("memory.max");
+    // "max" is no number, and no limit.
+    let is_limited = cgroup.memory_limit_bytes.is_some();
+    cgroup.swap_limit_bytes = is_limited.then(|| number("memory.swap.max")).flatten();
     cgroup.memory_high_bytes = number("memory.high");
     cgroup.io_limits = bytes("io.max").map(|max| io_max(&max)).unwrap_or_default();
     cgroup.io_weight = ["io.bfq.weight", "io.weight"]

@@ -64,6 +64,7 @@ mod standstill;
 mod tests;
 pub mod thread_times;
 pub mod threads;
+mod usages;
 mod users;
 mod waited;
 pub mod waits;
@@ -119,6 +120,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<ports::Ports>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
+    (open::<usages::Usages>, Turn::Counters),
 ];
 
 /// What reads bytes of the kernel, as each kind of message that is asked for: they are fuzzed.

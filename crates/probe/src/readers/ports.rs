@@ -1,6 +1,7 @@
 //! How many connections go to an address, of a namespace in which somebody was refused another for want of a port (EADDRNOTAVAIL).
 //!
-//! Only where connect was refused so within the look, so that no look without one lists a host's connections. The settings belong to the
+//! Only where connect was refused so within the look, so that no look without one lists a host's connections; and, of a look that goes on,
+//! in the host's own namespace once it has thousands of connections, because ports can be seen to end before one is refused. The settings belong to the
 //! namespace, and /proc/sys shows those of whoever reads it: both are read by a short-lived thread that enters it. Must not: judge whether
 //! they are too many.
 //!
@@ -13,7 +14,7 @@ use crate::SourceError;
 use crate::system::clock::now;
 use crate::system::links::{link, namespace_inode};
 use crate::system::own::priority;
-use crate::system::{blind, text};
+use crate::system::{Roots, blind, text};
 use holdup_reason::facts::{Body, Fact, PortUse};
 use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -27,6 +28,11 @@ use std::path::Path;
 const EADDRNOTAVAIL: i32 = 99;
 /// Addresses that are counted.
 const ADDRESSES_MAX: usize = 16;
+/// Connections of a host from which on they are counted in each window: a fourteenth of the ports that there are
+/// by default.
+const CONNECTIONS_MIN: u64 = 2_000;
+/// Parts that connections are divided into, by port, to find the address that most of a part go to.
+const PARTS: usize = 64;
 const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 
@@ -63,6 +69,11 @@ impl Reader for Ports {
     }
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if look.goes_on {
+            for (netns, remote, namespace) in crowded(&look.roots).into_iter().flatten() {
+                self.0.entry((netns, remote)).or_insert(namespace);
+            }
+        }
         for ((netns, remote), namespace) in std::mem::take(&mut self.0) {
             let at_ns = now();
             let settings = look.roots.proc.join("sys/net/ipv4");
@@ -85,8 +96,57 @@ impl Reader for Ports {
     }
 }
 
+/// Addresses to which the host has so many connections that ports could end, where holdup is in the host's namespace: whom each part of
+/// them has most of (the majority vote of Boyer and Moore), to be counted.
+fn crowded(roots: &Roots) -> Option<Vec<(u32, SocketAddr, File)>> {
+    let path = roots.process(1, "ns/net");
+    let hosts = link(&path)?;
+    if hosts != link(&roots.proc.join("self/ns/net"))? || in_use(roots)? < CONNECTIONS_MIN {
+        return None;
+    }
+    let netns = namespace_inode(&hosts)?;
+    let mut votes: [(u32, Option<SocketAddr>); PARTS] = [(0, None); PARTS];
+    connections(0, &mut |_, to| {
+        let (count, of) = &mut votes[usize::from(to.port()) % PARTS];
+        match (*of == Some(to), *count) {
+            (true, _) => *count += 1,
+            (false, 0) => (*count, *of) = (1, Some(to)),
+            (false, _) => *count -= 1,
+        }
+    })
+    .ok()?;
+    let many = votes.into_iter().filter(|(count, _)| u64::from(*count) >= CONNECTIONS_MIN / 2);
+    many.map(|(_, of)| Some((netns, of?, File::open(&path).ok()?))).collect()
+}
+
+/// TCP connections of the host's namespace.
+fn in_use(roots: &Roots) -> Option<u64> {
+    let count = |name: &str, table: &[u8]| -> Option<u64> {
+        let bytes = text::read(&roots.process(1, name)).ok()?;
+        let line = text::lines(&bytes).find_map(|line| line.strip_prefix(table))?;
+        let (mut all, mut is_wanted) = (0, false);
+        for word in text::words(line) {
+            all += text::number(word).filter(|_| is_wanted).unwrap_or(0);
+            is_wanted = matches!(word, b"inuse" | b"tw");
+        }
+        Some(all)
+    };
+    Some(count("net/sockstat", b"TCP:")? + count("net/sockstat6", b"TCP6:").unwrap_or(0))
+}
+
 /// Counts in a namespace. Leaves the calling thread in it.
 fn used(netns: u32, remote: SocketAddr, namespace: &File, settings: &Path) -> io::Result<PortUse> {
+    let mut used = PortUse { netns, remote, ..enter(namespace, settings)? };
+    connections(remote.port(), &mut |state, to| match state {
+        _ if to != remote => {}
+        TIME_WAIT => used.time_wait += 1,
+        _ => used.open += 1,
+    })?;
+    Ok(used)
+}
+
+/// Enters a namespace, with its settings and nothing counted.
+fn enter(namespace: &File, settings: &Path) -> io::Result<PortUse> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
     let file = |name: &str| text::read_text(&settings.join(name)).unwrap_or_default();
     let range = file("ip_local_port_range");
@@ -94,34 +154,32 @@ fn used(netns: u32, remote: SocketAddr, namespace: &File, settings: &Path) -> io
     let (Some(first), Some(last)) = (bounds.next(), bounds.next()) else {
         return Err(io::Error::other("ip_local_port_range cannot be read"));
     };
-    let mut used = PortUse {
-        netns,
-        remote,
+    Ok(PortUse {
+        netns: 0,
+        remote: SocketAddr::from(([0, 0, 0, 0], 0)),
         range: (first, last),
         reserved: reserved(&file("ip_local_reserved_ports"), first, last),
         time_wait: 0,
         open: 0,
         reuse: file("tcp_tw_reuse").trim().parse().ok(),
-    };
+    })
+}
+
+/// The connections of the namespace that the thread is in, by state and where they go: to one port, or (0) to any.
+fn connections(port: u16, each: &mut dyn FnMut(u8, SocketAddr)) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     let mut buffer = Vec::new();
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     // A program may reach an address of IPv4 by a socket of IPv6.
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let request = request(family as u8, remote.port());
-        dump(&socket, SOCK_DIAG_BY_FAMILY, &request, &mut buffer, |message| {
-            match connection(message) {
-                Some((state, to)) if to == remote => match state {
-                    TIME_WAIT => used.time_wait += 1,
-                    LISTEN => {}
-                    _ => used.open += 1,
-                },
-                _ => {}
+        dump(&socket, SOCK_DIAG_BY_FAMILY, &request(family as u8, port), &mut buffer, |message| {
+            if let Some((state, to)) = connection(message).filter(|(state, _)| *state != LISTEN) {
+                each(state, to);
             }
         })?;
     }
-    Ok(used)
+    Ok(())
 }
 
 /// struct inet_diag_req_v2: TCP, in all states, to one port.
@@ -185,14 +243,8 @@ mod tests {
         let remote = listener.local_addr().unwrap();
         let _streams: Vec<_> =
             (0..3).map(|_| std::net::TcpStream::connect(remote).unwrap()).collect();
-        let request = request(libc::AF_INET as u8, remote.port());
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG).unwrap();
-        socket.bind_auto().unwrap();
         let mut count = 0;
-        dump(&socket, 20, &request, &mut Vec::new(), |message| {
-            count += u32::from(connection(message).is_some_and(|(_, to)| to == remote));
-        })
-        .unwrap();
+        connections(remote.port(), &mut |_, to| count += u32::from(to == remote)).unwrap();
         assert_eq!(count, 3);
     }
 }

@@ -253,3 +253,15 @@ impl Source for Reader {
         Ok(true)
     }
 }
+
+/// A fact by itself, as a line of JSON; none if it cannot be written.
+pub fn text(fact: &Fact) -> Option<String> {
+    let mut bytes = Vec::new();
+    serde_json::to_writer(&mut bytes, fact).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// The fact of such a line.
+pub fn fact(line: &[u8]) -> Option<Fact> {
+    serde_json::from_slice(line).ok()
+}

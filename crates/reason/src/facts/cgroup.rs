@@ -32,6 +32,9 @@ pub struct Cgroup {
     pub cpus_allowed: Option<Vec<u32>>,
     /// Memory limit, bytes.
     pub memory_limit_bytes: Option<u64>,
+    /// Of swap, of a group with a memory limit, bytes (memory.swap.max of v2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_limit_bytes: Option<u64>,
     /// memory.high of v2, bytes.
     pub memory_high_bytes: Option<u64>,
     /// I/O limits per device.
@@ -96,6 +99,12 @@ pub struct CgroupSample {
     /// Processes in the group itself. Only older recordings tell it: to read it costs a walk over all threads of the
     /// group, and nothing here asks.
     pub processes: Option<u64>,
+    /// Processes and threads with those of the groups below (pids.current), where they are limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
+    /// In swap, bytes (v1 memory.stat, v2 memory.swap.current of a group with a memory limit).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_bytes: Option<u64>,
     /// Times a process or thread was refused for want of a number (pids.events, max). The kernel counts it at the group
     /// that asked, or at the one whose limit was met and all above that (6.11 and later).
     pub processes_refused: Option<u64>,

@@ -24,6 +24,7 @@ mod object;
 mod session;
 mod thread;
 mod thread_ref;
+mod usage;
 mod user_stack;
 
 pub use cgroup::*;
@@ -39,6 +40,7 @@ pub use object::*;
 pub use session::*;
 pub use thread::*;
 pub use thread_ref::*;
+pub use usage::*;
 pub use user_stack::*;
 
 use serde::{Deserialize, Serialize};
@@ -207,4 +209,6 @@ pub enum Body {
     NextHop(NextHop),
     /// What sysctls of the networking say.
     Sysctl(Sysctl),
+    /// How much is used of something that can be used up.
+    Usage(Usage),
 }

@@ -298,6 +298,14 @@ pub struct PortUse {
     pub reuse: Option<u32>,
 }
 
+impl PortUse {
+    /// Ports that connections may be given.
+    pub fn ports(&self) -> u32 {
+        let (first, last) = self.range;
+        (u32::from(last.saturating_sub(first)) + 1).saturating_sub(self.reserved)
+    }
+}
+
 /// An address of an interface that cannot be used, or not yet. Source: rtnetlink RTM_GETADDR.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnusableAddress {

@@ -22,6 +22,7 @@ mod disk_threads;
 pub mod disk_view;
 pub mod dns_answers;
 pub mod doors;
+pub mod exhaustion;
 pub mod filter_rules;
 pub mod full_groups;
 pub mod interpreters;
@@ -40,6 +41,7 @@ pub mod process_names;
 pub mod refusals;
 pub mod steal;
 pub mod tcp_stream;
+pub mod usages;
 
 use crate::facts::{DeviceNumber, ThreadRef, ThreadTime};
 use crate::graph::demand::Graph;

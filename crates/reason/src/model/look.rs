@@ -39,6 +39,11 @@ impl Look {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9
     }
 
+    /// When the window ended, as far as that is in.
+    pub fn end_ns(&self) -> Ns {
+        self.end_ns
+    }
+
     /// Once the last fact is in: a look whose end was not recorded ends with its last wait.
     pub(super) fn finish(&mut self, last_wait_ns: Option<Ns>) {
         if self.end_ns == 0 {

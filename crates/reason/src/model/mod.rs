@@ -16,6 +16,7 @@ mod group_index;
 pub mod held;
 pub mod kernel_threads;
 pub mod lifetimes;
+pub mod limits;
 pub mod look;
 mod lookup;
 pub mod membership;
@@ -59,6 +60,8 @@ pub struct Model {
     pub net: net::Net,
     /// Groups of processes.
     pub containers: containers::Containers,
+    /// What can be used up.
+    pub limits: limits::Limits,
     /// Names of objects.
     pub called: called::Called,
     /// What threads waited for and when they ran, until the timelines take it.
@@ -207,6 +210,13 @@ impl Model {
             Body::NetCounters(it) => self.net.push(at, it),
             Body::NextHop(it) => self.net.push(at, it),
             Body::Sysctl(it) => self.net.push(at, it),
+
+            Body::Usage(it) => {
+                for process in it.process.iter().chain(&it.writers) {
+                    self.threads.mention(process);
+                }
+                self.limits.push(at, it);
+            }
         }
     }
 

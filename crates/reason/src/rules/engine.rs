@@ -161,7 +161,8 @@ fn settle(
         object,
         culprit: matched.culprit,
         confidence: matched.proof.confidence(),
-        is_final: matched.severity_min == Severity::Critical,
+        // What nobody loses anything to yet is not final, however near it is.
+        is_final: matched.severity_min == Severity::Critical && !loss.victims.is_empty(),
         severity,
         impact,
         victims: loss.victims,

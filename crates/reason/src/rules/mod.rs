@@ -17,6 +17,7 @@ pub mod proof;
 pub(crate) mod refusal_words;
 pub mod remedy;
 pub mod rule;
+pub(crate) mod trend;
 pub(crate) mod wait_words;
 pub mod wording;
 

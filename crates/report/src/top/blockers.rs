@@ -16,6 +16,9 @@ use holdup_reason::model::figures;
 /// Columns of somebody's name, and of an object's.
 const NAME: usize = 40;
 
+/// Seconds a second below which a row would say 0.00.
+const SHOWN_MIN: f64 = 0.005;
+
 /// Who holds something that others wait for.
 #[derive(Debug, Clone)]
 pub(super) struct Blocker {
@@ -52,6 +55,7 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
             false => it.seconds >= other.seconds,
         })
     });
+    all.retain(|it| rate(it.seconds, report) >= SHOWN_MIN);
     all.sort_by(|one, other| {
         one.is_hop.cmp(&other.is_hop).then_with(|| other.seconds.total_cmp(&one.seconds))
     });

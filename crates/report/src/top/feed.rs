@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::job::Aim;
 use crate::main_loop;
 use crossterm::event::Event;
-use holdup_engine::{Looked, Windows, collect, narrow};
+use holdup_engine::foresight::Foresight;
+use holdup_engine::{Looked, Windows};
 use holdup_reason::answer::Report;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel};
@@ -57,8 +57,8 @@ fn windows(
 ) -> Result<(), Failure> {
     let mut windows = Windows::start(aim, first_seconds, Arc::clone(stop))?;
     windows.set_seconds(seconds);
-    let mut lost = 0;
-    while let Some(Looked { report, .. }) = windows.next_window(&mut || ())? {
+    let (mut foresight, mut lost) = (Foresight::default(), 0);
+    while let Some(Looked { report, .. }) = windows.next_window(&mut foresight, &mut || ())? {
         match news.try_send(News::Window(Box::new(report), lost)) {
             Ok(()) => lost = 0,
             Err(TrySendError::Full(_)) => lost += 1,
@@ -89,7 +89,7 @@ pub(super) fn replays(
     let (asked, asks) = channel::<(usize, PathBuf)>();
     let replay = move || {
         while let Ok((place, file)) = asks.recv() {
-            let made = answer(&file, &aim).map(Box::new);
+            let made = main_loop::report_of(&file, &aim).map(Box::new);
             let made = made.map_err(|failure| failure.message().trim_end().to_owned());
             if news.send(News::Made(place, made)).is_err() {
                 return;
@@ -97,12 +97,4 @@ pub(super) fn replays(
         }
     };
     std::thread::Builder::new().name("holdup-replay".into()).spawn(replay).map(|_| asked)
-}
-
-/// The answer of a recording. Unlike that of a look that ends the program, its facts are freed.
-pub(super) fn answer(file: &Path, aim: &Aim) -> Result<Report, Failure> {
-    let mut reader = main_loop::open(file)?;
-    let mut model = collect::<File>(&mut reader, None, &mut || ())?.model;
-    narrow(&mut model, aim).map_err(|why| main_loop::not_in(file, &why.to_string()))?;
-    Ok(holdup_reason::explain_model(&mut model))
 }

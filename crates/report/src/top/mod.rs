@@ -26,6 +26,7 @@ mod window;
 use crate::failure::Failure;
 use crate::flags::groups::{StateFlag, TargetFlags, duration};
 use crate::job::Aim;
+use crate::main_loop;
 use crate::surface::{Surface, Typed};
 use crate::text::escape;
 use crate::watch::{ring, settings};
@@ -132,7 +133,7 @@ fn run(wanted: Wanted) -> Result<u8, Failure> {
         }
         None => (
             State::new(
-                whom(&wanted.aim),
+                main_loop::whom(&wanted.aim),
                 From::Live(wanted.window.as_secs_f64()),
                 TimeZone::system(),
             ),
@@ -157,14 +158,6 @@ fn run(wanted: Wanted) -> Result<u8, Failure> {
     status
 }
 
-fn whom(aim: &Aim) -> String {
-    match aim {
-        Aim::Process(pid) => format!("process {pid}"),
-        Aim::Container(name) => format!("container {}", escape::name(name, 40)),
-        Aim::Host | Aim::Command(_) => "this host".into(),
-    }
-}
-
 /// The windows of the ring, or the one of a recording.
 fn past(wanted: &Wanted, from: &Path) -> Result<State, Failure> {
     let zone = TimeZone::system();
@@ -172,7 +165,7 @@ fn past(wanted: &Wanted, from: &Path) -> Result<State, Failure> {
     let name = from.to_str().unwrap_or_default();
     let time = if name == "ring" { Some("") } else { name.strip_prefix("ring:") };
     let Some(time) = time else {
-        let mut window = Window::of(Box::new(feed::answer(from, &wanted.aim)?));
+        let mut window = Window::of(Box::new(main_loop::report_of(from, &wanted.aim)?));
         window.file = Some(from.to_owned());
         state.fill([window].into(), 0);
         return Ok(state);

@@ -20,7 +20,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 fn recorded(name: &str) -> Report {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    super::feed::answer(&folder.join(format!("{name}.rec")), &crate::job::Aim::Host)
+    crate::main_loop::report_of(&folder.join(format!("{name}.rec")), &crate::job::Aim::Host)
         .expect("a recording")
 }
 

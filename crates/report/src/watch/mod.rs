@@ -16,6 +16,7 @@ mod pace;
 mod recorder;
 pub(crate) mod ring;
 pub(crate) mod settings;
+pub(crate) mod span;
 mod store;
 
 use crate::failure::Failure;
@@ -26,10 +27,13 @@ use crate::text::escape;
 use alive::Alive;
 use clap::Args;
 use event_line::{Line, OutputLine};
+use holdup_engine::foresight::Foresight;
 use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
+use holdup_probe::recording;
 use holdup_reason::answer::{ReportHost, SCHEMA};
+use holdup_reason::facts::{Body, Fact};
 use holdup_reason::model::figures;
 use jiff::tz::TimeZone;
 use outputs::figures::{Figures, Now};
@@ -170,6 +174,7 @@ struct Watch {
     store: Store,
     state: State,
     recorder: Recorder,
+    foresight: Foresight,
     pace: Pace,
     outputs: Outputs,
     figures: Figures,
@@ -186,6 +191,12 @@ fn run(named: Named) -> Result<(), Failure> {
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let (store, state) = Store::open(&settings)?;
     let recorder = Recorder::new(&settings);
+    let known = state.trends.iter().filter_map(|text| recording::fact(text.as_bytes()));
+    let known = known.filter_map(|fact| match fact.body {
+        Body::Usage(usage) => Some(usage),
+        _ => None,
+    });
+    let foresight = Foresight::with(known.collect());
     let mut watch = Watch {
         named,
         settings,
@@ -193,6 +204,7 @@ fn run(named: Named) -> Result<(), Failure> {
         store,
         state,
         recorder,
+        foresight,
         pace: Pace::default(),
         outputs: Outputs::default(),
         figures: Figures::default(),
@@ -217,7 +229,7 @@ impl Watch {
                 windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;
-                let looked = windows.next_window(&mut || {
+                let looked = windows.next_window(&mut self.foresight, &mut || {
                     alive.tick();
                     is_asked |= keep.swap(false, Ordering::Relaxed);
                 })?;
@@ -262,6 +274,9 @@ impl Watch {
         let recording = bytes.as_ref().map(|_| entry.file.clone());
         let write = self.recorder.take(entry, bytes);
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
+        let trends = self.foresight.trends().iter().cloned();
+        let fact = |usage| Fact { at_ns: 0, body: Body::Usage(usage) };
+        self.state.trends = trends.filter_map(|it| recording::text(&fact(it))).collect();
         self.figures.window(&report);
         // Each line says which host; what it answers at is in the recordings.
         let host = ReportHost { listening: None, ..report.host.clone() };

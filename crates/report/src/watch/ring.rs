@@ -27,7 +27,7 @@ const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 /// Which ring to list.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
+    after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v\n  holdup --from ring:21:10..21:14"
 )]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -205,28 +205,36 @@ pub(crate) fn at<'a>(
     zone: &TimeZone,
     now: Timestamp,
 ) -> Result<&'a Entry, String> {
+    if time.contains("..") {
+        return Err(
+            "a span is a list of what was found, of `holdup --from` alone; this takes one time"
+                .into(),
+        );
+    }
     let (begin, end) = span(time, zone, now).ok_or("not a time; try 21:14, or 2026-11-26T21:14")?;
     let is_in = |entry: &&Entry| entry.begin_unix_ns < end && entry.end_unix_ns() > begin;
     let found = all.iter().filter(is_in).max_by(|one, other| {
         let of = |it: &Entry| (it.worst(), it.verdict == Verdict::Held);
         of(one).partial_cmp(&of(other)).unwrap_or(std::cmp::Ordering::Equal)
     });
-    found.ok_or_else(|| {
-        let before = all.iter().rev().find(|entry| entry.end_unix_ns() <= begin);
-        let after = all.iter().find(|entry| entry.begin_unix_ns >= end);
-        let near = [("before it", before), ("after it", after)];
-        let near = near.map(|(word, entry)| {
-            entry.map(|it| format!("{} {word}", shown(it.begin_unix_ns, zone)))
-        });
-        match near.into_iter().flatten().collect::<Vec<_>>().join(" and ") {
-            near if near.is_empty() => "no window was saved".to_string(),
-            near => format!("no window of that time was saved; there is {near}"),
-        }
-    })
+    found.ok_or_else(|| nothing_of(all, begin, end, zone))
+}
+
+/// That there is no window of a time, and which are near.
+pub(super) fn nothing_of(all: &[Entry], begin: u64, end: u64, zone: &TimeZone) -> String {
+    let before = all.iter().rev().find(|entry| entry.end_unix_ns() <= begin);
+    let after = all.iter().find(|entry| entry.begin_unix_ns >= end);
+    let near = [("before it", before), ("after it", after)];
+    let near = near
+        .map(|(word, entry)| entry.map(|it| format!("{} {word}", shown(it.begin_unix_ns, zone))));
+    match near.into_iter().flatten().collect::<Vec<_>>().join(" and ") {
+        near if near.is_empty() => "no window was saved".to_string(),
+        near => format!("no window of that time was saved; there is {near}"),
+    }
 }
 
 /// Nanoseconds since 1970, from and to.
-fn span(time: &str, zone: &TimeZone, now: Timestamp) -> Option<(u64, u64)> {
+pub(super) fn span(time: &str, zone: &TimeZone, now: Timestamp) -> Option<(u64, u64)> {
     let of = |at: Timestamp| u64::try_from(at.as_nanosecond()).ok();
     // A minute, or a second if those are said.
     let has_seconds = time.matches(':').count() > 1;
@@ -371,5 +379,6 @@ mod tests {
         let tomorrow = found("23:00").expect_err("yesterday there was none");
         assert!(tomorrow.contains("after it"), "{tomorrow}");
         assert!(found("noon").is_err());
+        assert!(found("01:14..01:20").expect_err("a span").contains("takes one time"));
     }
 }

@@ -43,6 +43,9 @@ pub(super) struct State {
     pub looked_unix_ns: u64,
     /// What is open.
     pub over_time: OverTime,
+    /// What was being used up, with how it was until then: facts as text, which whoever reads recordings can read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trends: Vec<String>,
 }
 
 enum Work {

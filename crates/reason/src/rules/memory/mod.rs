@@ -10,6 +10,7 @@ pub(crate) mod fault_storm;
 mod fillers;
 mod kill_words;
 pub(crate) mod limit;
+pub(crate) mod limit_trend;
 pub(crate) mod oom_kill;
 pub(crate) mod reclaim;
 pub(crate) mod remote_node;
@@ -35,4 +36,5 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &allocator::RULE,
     &shared_unaccounted::RULE,
     &remote_node::RULE,
+    &limit_trend::RULE,
 ];

@@ -30,6 +30,7 @@ mod losses;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
 pub(crate) mod overlay_port;
+pub(crate) mod port_trend;
 pub(crate) mod ports_exhausted;
 pub(crate) mod proxy_queue;
 mod queue_commands;
@@ -46,6 +47,7 @@ pub(crate) mod slow_peer;
 pub(crate) mod socket_full;
 mod standing_queue;
 mod super_packets;
+pub(crate) mod table_trend;
 pub(crate) mod tap_full;
 #[cfg(test)]
 mod tests;
@@ -80,4 +82,6 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &loss::RULE,
     &proxy_queue::RULE,
     &slow_peer::RULE,
+    &table_trend::RULE,
+    &port_trend::RULE,
 ];

@@ -73,7 +73,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let all = measures.model.net.port_use.values().filter(|used| used.remote == remote);
     let used = all.max_by_key(|used| used.open + used.time_wait)?;
     let taken = f64::from(used.open + used.time_wait);
-    if taken < TAKEN.value * f64::from(ports(used)) {
+    if taken < TAKEN.value * f64::from(used.ports()) {
         return None;
     }
     let (first, last) = used.range;
@@ -81,14 +81,8 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     Some(Match::new(by, Proof::TwoWitnesses, move |loss| wording(measures, used, &tries, loss)))
 }
 
-/// Ports that connections may be given.
-fn ports(used: &PortUse) -> u32 {
-    let (first, last) = used.range;
-    (u32::from(last.saturating_sub(first)) + 1).saturating_sub(used.reserved)
-}
-
 fn wording(measures: &Measures<'_>, used: &PortUse, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
-    let (ports, remote) = (ports(used), used.remote);
+    let (ports, remote) = (used.ports(), used.remote);
     let taken = used.open + used.time_wait;
     let by = words::who(&tries.last.thread);
     let stand = words::count(used.open as usize, "connection stands", "connections stand");

@@ -6,6 +6,7 @@
 
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
+pub(crate) mod descriptor_trend;
 mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
@@ -28,6 +29,7 @@ pub(crate) mod spawn_storm;
 pub(crate) mod spin;
 pub(crate) mod standstill;
 pub(crate) mod stopped;
+pub(crate) mod tasks_trend;
 pub(crate) mod timezone_stat;
 pub(crate) mod traced;
 pub(crate) mod tty_blocked;
@@ -56,4 +58,6 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &crypto_bound::RULE,
     &vfork_exec::RULE,
     &socket_peer::RULE,
+    &tasks_trend::RULE,
+    &descriptor_trend::RULE,
 ];

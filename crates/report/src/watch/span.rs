@@ -1,0 +1,289 @@
+//! The answer of a span of the ring (`--from ring:21:10..21:14`): what was found in its windows, each once, with when it was first and last
+//! found and the window in which it was worst.
+//!
+//! Windows stand beside their answer in short, so only the worst window of each finding is replayed, for its words. Must not: make one answer
+//! of several windows (their seconds are not one another's), or read the disk beyond the ring. Rejected: all windows' answers one after
+//! another (an hour has 360); a merged report (its ends would be those of no window).
+
+use super::ring::{self, Entry, EntryFinding, FOLDER, shown};
+use crate::failure::Failure;
+use crate::text::escape;
+use holdup_engine::over_time::is_same_trouble;
+use holdup_reason::answer::{Finding, Severity};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use std::path::Path;
+
+/// Findings that are said, those that began first.
+const FOUND_MAX: usize = 30;
+
+/// What was found in some windows of a span.
+#[derive(Debug, Serialize)]
+pub(crate) struct Found {
+    /// The finding's key.
+    key: String,
+    /// When the first window with it began, nanoseconds since 1970.
+    first_unix_ns: u64,
+    /// When the last one ended.
+    last_unix_ns: u64,
+    /// In how many windows it was found.
+    windows: usize,
+    /// The recording of the window in which it was worst.
+    recording: String,
+    /// When that began.
+    worst_unix_ns: u64,
+    /// The finding as it was there; none if that window does not give it any more.
+    finding: Option<Finding>,
+    #[serde(skip)]
+    badness: (Severity, f64),
+}
+
+/// The answer of a span.
+#[derive(Debug, Serialize)]
+pub(crate) struct Span {
+    /// Nanoseconds since 1970.
+    begin_unix_ns: u64,
+    /// The same.
+    end_unix_ns: u64,
+    /// Windows of it that were saved.
+    windows: usize,
+    /// In order of time.
+    findings: Vec<Found>,
+    /// Findings that are not said.
+    left_out: usize,
+}
+
+/// The two times of `ring:21:10..21:14`.
+pub(crate) fn times(file: &Path) -> Option<(&str, &str)> {
+    file.to_str()?.strip_prefix("ring:")?.split_once("..")
+}
+
+/// Answers for a span; `replay` gives what was found in a recording.
+pub(crate) fn answer(
+    state: &Path,
+    (from, to): (&str, &str),
+    mut replay: impl FnMut(&Path) -> Result<Vec<Finding>, Failure>,
+) -> Result<Span, Failure> {
+    let all = ring::list(state)?;
+    let mut span = of(&all, (from, to), &TimeZone::system(), Timestamp::now()).map_err(|why| {
+        let what = format!("cannot answer from ring:{from}..{to}: {why}");
+        Failure::look(what, "`holdup ring` lists what was saved.")
+    })?;
+    for found in &mut span.findings {
+        let findings = replay(&state.join(FOLDER).join(&found.recording))?;
+        let is_it = |it: &Finding| it.key == found.key || is_same_trouble(&it.key, &found.key);
+        found.finding = findings.into_iter().find(is_it);
+    }
+    Ok(span)
+}
+
+fn of(
+    all: &[Entry],
+    (from, to): (&str, &str),
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<Span, String> {
+    let time = |word: &str| {
+        let why = || {
+            format!(
+                "{word:?} is not a time; try 21:10..21:14, or 2026-11-26T21:10..2026-11-26T21:14"
+            )
+        };
+        ring::span(word, zone, now).ok_or_else(why)
+    };
+    let (begin_unix_ns, end_unix_ns) = (time(from)?.0, time(to)?.1);
+    if end_unix_ns <= begin_unix_ns {
+        return Err(format!(
+            "it ends ({}) before it begins ({}); a time of day is the last one that has passed",
+            shown(end_unix_ns, zone),
+            shown(begin_unix_ns, zone)
+        ));
+    }
+    let is_in =
+        |entry: &&Entry| entry.begin_unix_ns < end_unix_ns && entry.end_unix_ns() > begin_unix_ns;
+    let windows: Vec<&Entry> = all.iter().filter(is_in).collect();
+    if windows.is_empty() {
+        return Err(ring::nothing_of(all, begin_unix_ns, end_unix_ns, zone));
+    }
+    // In order of time.
+    let mut findings: Vec<Found> = Vec::new();
+    for entry in &windows {
+        for finding in &entry.findings {
+            // Whoever did it may not have been seen in each of them.
+            let is_it = |it: &Found| it.key == finding.key;
+            let alike = |it: &Found| is_same_trouble(&it.key, &finding.key);
+            let known = findings.iter().position(is_it).or_else(|| findings.iter().position(alike));
+            match known {
+                Some(known) => findings[known].also(entry, finding),
+                None => findings.push(Found::of(entry, finding)),
+            }
+        }
+    }
+    let left_out = findings.len().saturating_sub(FOUND_MAX);
+    findings.truncate(FOUND_MAX);
+    Ok(Span { begin_unix_ns, end_unix_ns, windows: windows.len(), findings, left_out })
+}
+
+impl Found {
+    fn of(entry: &Entry, finding: &EntryFinding) -> Self {
+        Self {
+            key: finding.key.clone(),
+            first_unix_ns: entry.begin_unix_ns,
+            last_unix_ns: entry.end_unix_ns(),
+            windows: 1,
+            recording: entry.file.clone(),
+            worst_unix_ns: entry.begin_unix_ns,
+            finding: None,
+            badness: (finding.severity, finding.lost_per_second),
+        }
+    }
+
+    fn also(&mut self, entry: &Entry, finding: &EntryFinding) {
+        self.windows += 1;
+        self.last_unix_ns = entry.end_unix_ns();
+        if finding.key.len() > self.key.len() {
+            self.key.clone_from(&finding.key);
+        }
+        let badness = (finding.severity, finding.lost_per_second);
+        if badness > self.badness {
+            self.badness = badness;
+            self.recording.clone_from(&entry.file);
+            self.worst_unix_ns = entry.begin_unix_ns;
+        }
+    }
+}
+
+impl Span {
+    /// Whether something was found.
+    pub(crate) fn has_found(&self) -> bool {
+        !self.findings.is_empty()
+    }
+
+    /// Two lines a finding.
+    pub(crate) fn render(&self) -> String {
+        self.rendered(&TimeZone::system())
+    }
+
+    fn rendered(&self, zone: &TimeZone) -> String {
+        let windows = |many| if many == 1 { "1 window".into() } else { format!("{many} windows") };
+        let of = format!(
+            "{} from {} to {}",
+            windows(self.windows),
+            shown(self.begin_unix_ns, zone),
+            shown(self.end_unix_ns, zone)
+        );
+        if self.findings.is_empty() {
+            return format!("Nothing above a note was found in {of}.\n");
+        }
+        let mut text = format!("Found in {of}:\n");
+        for found in &self.findings {
+            let title = found.finding.as_ref().map_or(&found.key, |it| &it.title);
+            let code = found.key.split(' ').next().unwrap_or_default();
+            text.push_str(&format!(
+                "{} to {}  {}  ({})\n    in {}, worst: holdup --from ring:{}\n",
+                shown(found.first_unix_ns, zone),
+                shown(found.last_unix_ns, zone),
+                escape::line(title),
+                escape::line(code),
+                windows(found.windows),
+                shown(found.worst_unix_ns, zone).replace(' ', "T"),
+            ));
+        }
+        if self.left_out > 0 {
+            text.push_str(&format!(
+                "Began later, and left out here: {}. A shorter span has them.\n",
+                self.left_out
+            ));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::answer::Verdict;
+
+    /// A window of ten seconds that begins at a second after 01:00.
+    fn entry(second: u64, findings: &[(&str, Severity, f64)]) -> Entry {
+        let of = |(key, severity, lost_per_second): &(&str, Severity, f64)| EntryFinding {
+            key: (*key).into(),
+            severity: *severity,
+            lost_per_second: *lost_per_second,
+        };
+        Entry {
+            file: format!("{second}.hup"),
+            begin_unix_ns: (3_600 + second) * 1_000_000_000,
+            seconds: 10.0,
+            verdict: Verdict::Held,
+            title: "x".into(),
+            findings: findings.iter().map(of).collect(),
+            bytes: 1,
+        }
+    }
+
+    fn asked(from: &str, to: &str) -> Result<Span, String> {
+        use Severity::{Critical, Warning};
+        let all = [
+            entry(0, &[("lock.file on file /x", Warning, 0.5)]),
+            entry(
+                60,
+                &[
+                    ("disk.saturated on disk vda", Warning, 0.1),
+                    ("lock.file on file /x", Critical, 0.4),
+                ],
+            ),
+            entry(120, &[("lock.file on file /x by job", Warning, 0.9)]),
+            entry(600, &[]),
+        ];
+        let now = Timestamp::from_second(12 * 3_600).expect("a time");
+        of(&all, (from, to), &TimeZone::UTC, now)
+    }
+
+    #[test]
+    fn each_finding_is_said_once_with_its_first_its_worst_and_its_last_window() {
+        let span = asked("01:00", "01:02").expect("a span");
+        let text = span.rendered(&TimeZone::UTC);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Found in 3 windows from 1970-01-01 01:00:00 to 1970-01-01 01:03:00:",
+                "1970-01-01 01:00:00 to 1970-01-01 01:02:10  lock.file on file /x by job  (lock.file)",
+                "    in 3 windows, worst: holdup --from ring:1970-01-01T01:01:00",
+                "1970-01-01 01:01:00 to 1970-01-01 01:01:10  disk.saturated on disk vda  (disk.saturated)",
+                "    in 1 window, worst: holdup --from ring:1970-01-01T01:01:00",
+            ]
+        );
+        assert!(span.has_found());
+    }
+
+    #[test]
+    fn a_span_of_healthy_windows_has_found_nothing() {
+        let span = asked("01:10", "01:20").expect("a span");
+        assert!(!span.has_found());
+        assert!(
+            span.rendered(&TimeZone::UTC)
+                .starts_with("Nothing above a note was found in 1 window from")
+        );
+    }
+
+    #[test]
+    fn a_span_that_is_none_says_why() {
+        let why = |from, to| asked(from, to).expect_err("refused");
+        assert!(
+            why("01:02", "01:00").starts_with("it ends (1970-01-01 01:01:00) before it begins")
+        );
+        assert!(why("noon", "01:00").starts_with("\"noon\" is not a time"));
+        assert!(why("01:05", "01:06").contains("there is 1970-01-01 01:02:00 before it"));
+        assert!(why("01:05", "").starts_with("\"\" is not a time"));
+    }
+
+    #[test]
+    fn times_are_those_of_a_span_alone() {
+        assert_eq!(times(Path::new("ring:21:10..21:14")), Some(("21:10", "21:14")));
+        assert_eq!(times(Path::new("ring:21:10")), None);
+        assert_eq!(times(Path::new("a..b")), None);
+    }
+}
