@@ -3,13 +3,13 @@
 //! A window's facts say how much is used at its end; here stands how that was before. Of what shows a trend (measure/exhaustion.rs) the
 //! readings go into the window's facts, and so into its recording: replayed alone it gives the same answer. Readings stand close together
 //! for the last minutes and further apart the older they are, so that some sixty of them reach back as far as a trend to an end within a day
-//! needs; the greatest height between two of them is held. Pure.
+//! needs; the greatest height between two of them is held. Of what is full those of how it became so stay, however old. Pure.
 //!
 //! Must not: decide what a trend is, or read anything. Rejected: all readings in each recording (some hundred things, of which none ends); a
 //! file of its own (the state of the watch has what is open).
 
 use holdup_reason::facts::{DeviceNumber, Ns, Reading, Resource, Usage};
-use holdup_reason::measure::exhaustion::exhaustion;
+use holdup_reason::measure::exhaustion::{exhaustion, is_full};
 use holdup_reason::measure::usages::usages;
 use holdup_reason::model::Model;
 
@@ -96,7 +96,7 @@ impl Foresight {
             });
             next = at + 1;
             let history = &mut self.all[at];
-            history.add(at_ns, usage.used);
+            history.add(at_ns, usage.used, usage.limit);
             if exhaustion(usage.of, &history.readings, usage.limit).is_some() {
                 let moved = history.moved(&usage);
                 self.trends.push(Usage { moved, ..usage.clone() }.with(&history.readings));
@@ -109,13 +109,25 @@ impl Foresight {
 }
 
 impl History {
-    fn add(&mut self, at_ns: Ns, used: u64) {
+    fn add(&mut self, at_ns: Ns, used: u64, limit: u64) {
         self.missed = 0;
         // A host that was started anew has another clock: what was read before it is of no use.
         if self.readings.last().is_some_and(|last| last.at_ns >= at_ns) {
             self.readings.clear();
         }
-        self.readings.push(Reading { at_ns, used, peak: used });
+        let mut reading = Reading { at_ns, used, peak: used };
+        let full = self.readings.iter().rev().take_while(|it| is_full(it.used, limit)).count();
+        if full > 0 && is_full(used, limit) {
+            // The readings before show how it became full, which is what is found of it: only the latest is exchanged.
+            if full > 1
+                && let Some(last) = self.readings.pop()
+            {
+                reading.peak = used.max(last.peak);
+            }
+            self.readings.push(reading);
+            return;
+        }
+        self.readings.push(reading);
         let mut at = 1;
         while at + 1 < self.readings.len() {
             let [one, it, next] = [at - 1, at, at + 1].map(|at| self.readings[at]);
@@ -136,16 +148,19 @@ impl History {
 
     /// How far each of those who have files open there now has come since the window before.
     fn moved(&self, now: &Usage) -> Vec<u64> {
-        let before = &self.before;
-        let moved = |at: usize| {
-            let is_same = |it: &usize| {
-                before.writers[*it].pid == now.writers[at].pid && before.files[*it] == now.files[at]
-            };
-            let known = (0..before.writers.len()).find(is_same);
-            known.map_or(0, |known| now.positions[at].saturating_sub(before.positions[known]))
+        let moved = |(pid, file, position): (u32, &str, u64)| {
+            let known = open(&self.before).find(|it| (it.0, it.1) == (pid, file));
+            known.map_or(0, |it| position.saturating_sub(it.2))
         };
-        (0..now.writers.len()).map(moved).collect()
+        open(now).map(moved).collect()
     }
+}
+
+/// Who has which file open there, and where it writes next. A state that somebody wrote may have fewer of one than of another.
+fn open(usage: &Usage) -> impl Iterator<Item = (u32, &str, u64)> {
+    let files = usage.files.iter().zip(&usage.positions);
+    let writers = usage.writers.iter().zip(files);
+    writers.map(|(writer, (file, position))| (writer.pid, file.as_str(), *position))
 }
 
 #[cfg(test)]
@@ -200,13 +215,52 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_lacks_files_or_positions_of_writers_is_taken_as_far_as_it_goes() {
+        let mut before = Foresight::default();
+        for at in 1..=5 {
+            before.take(&window(at * 10 * SECOND, at * 10_000, 1_000));
+        }
+        let mut torn = before.trends().to_vec();
+        (torn[0].files, torn[0].positions) = (Vec::new(), Vec::new());
+        let moved = |known| Foresight::with(known).take(&window(61 * SECOND, 60_500, 9_000));
+        assert_eq!(moved(before.trends().to_vec())[0].moved, [8_000]);
+        assert_eq!(moved(torn)[0].moved, [0]);
+    }
+
+    #[test]
+    fn what_is_full_stays_found_across_a_restart_until_there_is_room() {
+        let mut foresight = Foresight::default();
+        for at in 1..=9 {
+            foresight.take(&window(at * 10 * SECOND, at * 10_000, 0));
+        }
+        // More than an hour.
+        for at in 10..=400 {
+            let found = foresight.take(&window(at * 10 * SECOND, 100_000 - at % 3, 0));
+            assert_eq!(found.len(), 1, "window {at}");
+            // As whoever reads the recording of this window alone sees it.
+            let end = exhaustion(found[0].of, &found[0].readings(), found[0].limit);
+            let end = end.expect("it is full");
+            assert!(is_full(end.used, end.limit) && end.latest_seconds < 1.0, "{end:?}");
+            if at == 200 {
+                foresight = Foresight::with(foresight.trends().to_vec());
+            }
+        }
+        assert_eq!(
+            foresight.all[0].readings.len(),
+            11,
+            "those of how it became so, and the latest"
+        );
+        assert!(foresight.take(&window(4_010 * SECOND, 50_000, 0)).is_empty());
+    }
+
+    #[test]
     fn readings_reach_back_for_hours_and_are_few_and_no_height_is_lost() {
         let of = Key::of(&Usage::default());
         let mut history = History { of, readings: Vec::new(), before: Usage::default(), missed: 0 };
         let windows = 8 * 360;
         for at in 1..=windows {
             let used = if at == windows - 1_000 { 99_000 } else { at };
-            history.add(at * 10 * SECOND, used);
+            history.add(at * 10 * SECOND, used, 100_000);
         }
         let readings = &history.readings;
         assert!((40..100).contains(&readings.len()), "{}", readings.len());

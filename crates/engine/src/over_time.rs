@@ -2,8 +2,9 @@
 //!
 //! A trouble is known by its finding's key: code, object, culprit's program and group. It begins once it was found in two
 //! of three windows, or at once if it is critical, and has ended after three windows without it. Another culprit of the same object
-//! is a change, and no second alert. What comes and goes again and again is said once, as flapping, until it stays away. All of it is
-//! one value that can be written down and read again, so that a restart alerts nobody a second time. Pure.
+//! is a change, and no second alert; so is one that is seen only later, and a warning that becomes critical. What comes and goes again and
+//! again is said once, as flapping, until it stays away. All of it is one value that can be written down and read again, so that a restart
+//! alerts nobody a second time. Pure.
 //!
 //! Must not: know when it is (the windows say so), or how people are reached. Rejected: a trouble an alert each window (nobody reads the
 //! second); thresholds of its own (a finding has passed its rule's).
@@ -30,7 +31,7 @@ const TROUBLES_MAX: usize = 500;
 pub enum Happened {
     /// It holds somebody up from now on.
     Began,
-    /// Somebody else does it now, or it is done in another way.
+    /// Somebody else does it now, or it is done in another way, or it has become critical.
     Changed,
     /// It was not found any more.
     Ended,
@@ -98,9 +99,9 @@ pub struct Event {
     pub until_unix_ns: u64,
     /// In how many windows it was found so far.
     pub windows: u64,
-    /// Of a change, the key before.
+    /// Of a change of the key, the one before.
     pub was: Option<String>,
-    /// The finding as it is now; of what has ended, as it was at its worst.
+    /// The finding as it is now; of what has ended, as it was at its worst, where nothing is lost the last time that it was as bad.
     pub said: Said,
 }
 
@@ -142,12 +143,18 @@ impl OverTime {
             trouble.absent += 1;
         }
         let pressing = |finding: &&Finding| finding.severity > Severity::Note;
-        for finding in report.findings.iter().filter(pressing) {
-            self.found(finding, begin_ns, end_ns);
+        let findings: Vec<&Finding> = report.findings.iter().filter(pressing).collect();
+        let keys: Vec<&str> = findings.iter().map(|it| &*it.key).collect();
+        let mut changed = BTreeMap::new();
+        for finding in findings {
+            if let Some((key, was)) = self.found(finding, &keys, (begin_ns, end_ns)) {
+                changed.entry(key).or_insert(was);
+            }
         }
         let mut events = self.ended(end_ns);
         // A change takes the place of an end that would come later.
         events.extend(self.began(end_ns));
+        events.extend(self.changed(changed, end_ns));
         self.troubles.retain(|_, it| it.is_raised || it.recent != 0 || it.remembers(end_ns));
         events
     }
@@ -180,8 +187,19 @@ impl OverTime {
         self.troubles.insert(event.key.clone(), trouble);
     }
 
-    fn found(&mut self, finding: &Finding, begin_ns: u64, end_ns: u64) {
-        let key = self.key_of(&finding.key);
+    /// Takes a finding of a window that has these keys. If it changes a trouble whose begin was said: the key, and the one before if that
+    /// was another.
+    fn found(
+        &mut self,
+        finding: &Finding,
+        keys: &[&str],
+        (begin_ns, end_ns): (u64, u64),
+    ) -> Option<(String, Option<String>)> {
+        let (key, was) = self.key_of(&finding.key, keys);
+        if let Some(mut renamed) = was.as_ref().and_then(|was| self.troubles.remove(was)) {
+            renamed.worst = Said::of(finding);
+            self.troubles.insert(key.clone(), renamed);
+        }
         if let Some(known) = self.troubles.get_mut(&key) {
             if known.windows == 0 {
                 (known.since_unix_ns, known.worst) = (begin_ns, Said::of(finding));
@@ -192,9 +210,14 @@ impl OverTime {
             }
             (known.absent, known.seen_unix_ns) = (0, end_ns);
             let lost = finding.impact.wait_seconds_per_second;
-            if (finding.severity, lost) > known.worst.badness() {
+            let (badness, before) = ((finding.severity, lost), known.worst.badness());
+            // Where nothing is lost yet, what is said is how much is left: the latest counts.
+            if badness > before || (lost <= 0.0 && badness >= before) {
                 known.worst = Said::of(finding);
             }
+            let is_critical_now = before.0 < Severity::Critical && badness.0 == Severity::Critical;
+            let is_change = was.is_some() || is_critical_now;
+            return (is_change && known.is_raised && !known.is_flapping).then_some((key, was));
         } else if self.troubles.len() >= TROUBLES_MAX {
             self.left_out += 1;
         } else {
@@ -211,14 +234,38 @@ impl OverTime {
             };
             self.troubles.insert(key, trouble);
         }
+        None
     }
 
-    /// The key under which a trouble is known: of a culprit that has ended its group may not be known any more, who fills something may not
-    /// be seen in each window, and it is the same.
-    fn key_of(&self, key: &str) -> String {
-        let same = |known: &&String| *known == key || is_same_trouble(known, key);
-        let exact = self.troubles.contains_key(key).then(|| key.to_string());
-        exact.or_else(|| self.troubles.keys().find(same).cloned()).unwrap_or_else(|| key.into())
+    /// The key under which a trouble is known from now on, and the one until now if that was another: of a culprit that has ended its group
+    /// may not be known any more, who fills something may not be seen in each window, and it is the same. Who is seen only later gives it
+    /// the name, unless the window has another one who may be it, or what has none.
+    fn key_of(&self, key: &str, in_window: &[&str]) -> (String, Option<String>) {
+        if self.troubles.contains_key(key) {
+            return (key.into(), None);
+        }
+        let may_be = |known: &str, it: &str| {
+            it == known || (it.len() > known.len() && is_same_trouble(known, it))
+        };
+        let is_only = |known: &str| in_window.iter().all(|it| *it == key || !may_be(known, it));
+        let is_it = |known: &str| {
+            is_same_trouble(known, key) && (known.len() > key.len() || is_only(known))
+        };
+        let known = self.troubles.iter().filter(|(known, _)| is_it(known));
+        match known.max_by_key(|(_, it)| it.is_raised) {
+            Some((known, _)) if known.len() > key.len() => (known.clone(), None),
+            Some((known, _)) => (key.into(), Some(known.clone())),
+            None => (key.into(), None),
+        }
+    }
+
+    /// The events of what changed: by its key, the one before if that was another.
+    fn changed(&self, changed: BTreeMap<String, Option<String>>, end_ns: u64) -> Vec<Event> {
+        let event = |(key, was): (String, Option<String>)| {
+            let event = self.troubles.get(&key)?.event(Happened::Changed, &key, end_ns);
+            Some(Event { was, ..event })
+        };
+        changed.into_iter().filter_map(event).collect()
     }
 
     fn ended(&mut self, end_ns: u64) -> Vec<Event> {
@@ -405,6 +452,71 @@ mod tests {
         unseen[0].key = "lock.file on file /x".into();
         let all = events(&mut over_time, &mut at, &[&known, &known, &unseen, &unseen, &known]);
         assert_eq!(all, ["Began a at 2 since 0"]);
+    }
+
+    fn without_culprit() -> Finding {
+        Finding { key: "lock.file on file /x".into(), ..finding("", Severity::Warning) }
+    }
+
+    #[test]
+    fn a_culprit_that_is_seen_only_later_is_a_change_and_gives_the_trouble_its_name() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let (unseen, seen) = ([without_culprit()], [finding("a", Severity::Warning)]);
+        let all = events(&mut over_time, &mut at, &[&unseen, &unseen, &seen, &unseen, &seen]);
+        assert_eq!(all, ["Began /x at 2 since 0", "Changed a at 3 since 0"]);
+        let open: Vec<&str> = over_time.open().map(|(key, _)| key).collect();
+        assert_eq!(open, ["lock.file on file /x by a"]);
+        // Before its begin was said, it begins with the name.
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let all = events(&mut over_time, &mut at, &[&unseen, &seen, &unseen]);
+        assert_eq!(all, ["Began a at 2 since 0"]);
+    }
+
+    #[test]
+    fn of_two_culprits_neither_is_the_one_that_was_not_seen() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let unseen = [without_culprit()];
+        let both = ["a", "b"].map(|by| finding(by, Severity::Warning));
+        let all = events(&mut over_time, &mut at, &[&unseen, &unseen, &both, &both]);
+        assert_eq!(
+            all,
+            ["Began /x at 2 since 0", "Changed a at 4 since 2", "Began b at 4 since 2"]
+        );
+        // Nor is one beside what still has none.
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let beside = [finding("a", Severity::Warning), without_culprit()];
+        let all = events(&mut over_time, &mut at, &[&unseen, &unseen, &beside, &beside]);
+        assert_eq!(all, ["Began /x at 2 since 0", "Began a at 4 since 2"]);
+    }
+
+    #[test]
+    fn a_warning_that_becomes_critical_is_a_change_once() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let [warning, critical] =
+            [Severity::Warning, Severity::Critical].map(|severity| [finding("a", severity)]);
+        let windows: [&[Finding]; 6] =
+            [&warning, &warning, &critical, &critical, &warning, &critical];
+        let all = events(&mut over_time, &mut at, &windows);
+        assert_eq!(all, ["Began a at 2 since 0", "Changed a at 3 since 0"]);
+        let (_, said) = over_time.open().next().expect("it is open");
+        assert_eq!(said.severity, Severity::Critical);
+    }
+
+    #[test]
+    fn of_what_costs_no_time_the_latest_is_said_and_else_the_worst() {
+        let titled = |title: &str, lost| {
+            let mut finding = finding("a", Severity::Warning);
+            finding.title = title.into();
+            finding.impact.wait_seconds_per_second = lost;
+            [finding]
+        };
+        for (lost, said) in [(0.0, "an hour is left"), (0.5, "two hours are left")] {
+            let (mut over_time, mut at) = (OverTime::default(), 0);
+            let [one, other] = ["two hours are left", "an hour is left"].map(|it| titled(it, lost));
+            assert_eq!(events(&mut over_time, &mut at, &[&one, &one, &other]).len(), 1);
+            let open: Vec<&str> = over_time.open().map(|(_, it)| &*it.title).collect();
+            assert_eq!(open, [said]);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tests;
 use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
-use super::rounds::{Ask, Pace, Rounds};
+use super::rounds::{Ask, FRESH_MAX, Pace, Rounds};
 use holdup_reason::facts::{Body, Fact, Ns, SessionWait, ThreadRef};
 use holdup_system::status::Status;
 use holdup_system::{memory, text};
@@ -27,6 +27,9 @@ use std::collections::HashSet;
 const PROGRAM: &str = "postgres";
 /// Processes that are asked for in a look.
 const ASKED_MAX: usize = 256;
+/// Of those, processes that have only begun: a server may begin one for each question, which has ended before it is read, and those that
+/// wait are to have their part.
+const BEGUN_MAX: usize = ASKED_MAX / 2;
 /// Readings without an answer before a process is given up: it has ended, or is no session.
 const UNREAD_MAX: u32 = 10;
 /// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
@@ -54,18 +57,32 @@ impl Sessions {
         spent_ns
     }
 
-    /// Reads once more, as the look ends, also those of `standing` waits; gives what that took of the CPU time that is allowed.
+    /// Reads once more, as the look ends, also those of `standing` waits, which come first, and no more new ones than in any round; gives
+    /// what that took of the CPU time that is allowed.
     pub fn last_round(&mut self, standing: &[Fact], facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         self.want(standing);
         self.rounds.begin("holdup-sessions", read_all);
-        let fresh = std::mem::take(&mut self.rounds.fresh);
+        let stand: HashSet<u32> =
+            standing.iter().filter_map(of_session).map(|thread| thread.pid).collect();
+        // The last is asked first.
+        self.rounds.fresh.sort_by_key(|pid| stand.contains(pid));
+        let rest = self.rounds.fresh.len().saturating_sub(FRESH_MAX);
+        let fresh = self.rounds.fresh.split_off(rest);
         self.rounds.last(fresh, facts, allowed_ns)
     }
 
     fn want(&mut self, facts: &[Fact]) {
-        for thread in facts.iter().filter_map(of_session) {
-            if self.asked.len() < ASKED_MAX && self.asked.insert(thread.pid) {
-                self.rounds.fresh.push(thread.pid);
+        for fact in facts {
+            let Some(ThreadRef { pid, .. }) = of_session(fact) else { continue };
+            let has_only_begun = matches!(fact.body, Body::Fork(_));
+            let asked_max = if has_only_begun { BEGUN_MAX } else { ASKED_MAX };
+            if self.asked.len() >= asked_max || !self.asked.insert(*pid) {
+                continue;
+            }
+            // The last is asked first.
+            match has_only_begun {
+                true => self.rounds.fresh.insert(0, *pid),
+                false => self.rounds.fresh.push(*pid),
             }
         }
     }
@@ -95,8 +112,8 @@ struct Known {
 struct One {
     session: Session,
     pid: u32,
-    /// The release of the server, 0 if that is not known.
-    release: u32,
+    /// The release of the server, 0 if it cannot be read; none if it was not asked for.
+    release: Option<u32>,
     /// It waited for something at the last reading.
     waited: bool,
     /// Readings in a row without an answer.
@@ -107,7 +124,14 @@ struct One {
 fn read_all(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
     let Ask { fresh, mut last_ns } = asked;
     let Known { modules, servers, sessions } = known;
-    sessions.extend(fresh.into_iter().filter_map(|pid| One::find(pid, servers, modules)));
+    for pid in fresh.into_iter().rev() {
+        if last_ns == Some(0) {
+            break;
+        }
+        let begin_ns = cpu_ns();
+        sessions.extend(One::find(pid, servers, modules));
+        last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(cpu_ns().saturating_sub(begin_ns)));
+    }
     sessions.retain_mut(|one| {
         one.unread = one.read(facts, &mut last_ns).map_or(one.unread + 1, |()| 0);
         one.unread < UNREAD_MAX
@@ -131,8 +155,8 @@ impl One {
                 found
             }
         };
-        let (session, release) = (Session { places, number }, event::release(pid));
-        Some(Self { session, pid, release, waited: false, unread: 0, pace: Pace::default() })
+        let (session, pace) = (Session { places, number }, Pace::default());
+        Some(Self { session, pid, release: None, waited: false, unread: 0, pace })
     }
 
     /// Reports what it waits for, if it is time, or the last time and there is enough of it, and there is something to report;
@@ -145,14 +169,23 @@ impl One {
         let (begin_ns, pid) = (cpu_ns(), self.pid);
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         let number = self.session.event(&mut memory)?;
-        let (event, holders) = match event::is_lock(number) {
-            true => self.session.lock(&mut memory)?,
-            false => (event::of(number, self.release), Vec::new()),
+        let lock = match event::is_lock(number) {
+            true => Some(self.session.lock(&mut memory)?),
+            false => None,
         };
+        // A file of whoever calls itself so is opened only where its memory says that it is a session.
+        let is_asked = self.release.is_none() && event::is_of_a_release(number);
+        if is_asked && self.session.is_it(&mut memory) {
+            self.release = Some(event::release(pid));
+        }
+        let other = || event::of(number, self.release.unwrap_or(0));
+        let event = lock.as_ref().map_or_else(other, |lock| Some(lock.event));
         self.pace.paid(at_ns, cpu_ns().saturating_sub(begin_ns), last_ns);
         if event.is_some() || self.waited {
             let setting = event.and_then(|event| self.session.setting(pid, event));
-            let wait = SessionWait { pid, event, holders, setting };
+            let held = lock.map(|lock| (lock.holders, lock.without_process));
+            let (holders, held_without_process) = held.unwrap_or_default();
+            let wait = SessionWait { pid, event, holders, held_without_process, setting };
             facts.push(Fact { at_ns, body: Body::SessionWait(wait) });
         }
         self.waited = event.is_some();

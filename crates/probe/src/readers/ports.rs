@@ -31,6 +31,8 @@ const ADDRESSES_MAX: usize = 16;
 /// Connections of a host from which on they are counted in each window: a fourteenth of the ports that there are
 /// by default.
 const CONNECTIONS_MIN: u64 = 2_000;
+/// And up to which: each is a message of the kernel's, some 2 us, three times over.
+const CONNECTIONS_MAX: u64 = 50_000;
 /// Parts that connections are divided into, by port, to find the address that most of a part go to.
 const PARTS: usize = 64;
 const TIME_WAIT: u8 = 6;
@@ -71,7 +73,9 @@ impl Reader for Ports {
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         if look.goes_on {
             for (netns, remote, namespace) in crowded(&look.roots).into_iter().flatten() {
-                self.0.entry((netns, remote)).or_insert(namespace);
+                if self.0.len() < ADDRESSES_MAX {
+                    self.0.entry((netns, remote)).or_insert(namespace);
+                }
             }
         }
         for ((netns, remote), namespace) in std::mem::take(&mut self.0) {
@@ -101,12 +105,14 @@ impl Reader for Ports {
 fn crowded(roots: &Roots) -> Option<Vec<(u32, SocketAddr, File)>> {
     let path = roots.process(1, "ns/net");
     let hosts = link(&path)?;
-    if hosts != link(&roots.proc.join("self/ns/net"))? || in_use(roots)? < CONNECTIONS_MIN {
+    if hosts != link(&roots.proc.join("self/ns/net"))?
+        || !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&in_use(roots)?)
+    {
         return None;
     }
     let netns = namespace_inode(&hosts)?;
     let mut votes: [(u32, Option<SocketAddr>); PARTS] = [(0, None); PARTS];
-    connections(0, &mut |_, to| {
+    connections(0, &mut |_, _, to| {
         let (count, of) = &mut votes[usize::from(to.port()) % PARTS];
         match (*of == Some(to), *count) {
             (true, _) => *count += 1,
@@ -136,13 +142,18 @@ fn in_use(roots: &Roots) -> Option<u64> {
 
 /// Counts in a namespace. Leaves the calling thread in it.
 fn used(netns: u32, remote: SocketAddr, namespace: &File, settings: &Path) -> io::Result<PortUse> {
-    let mut used = PortUse { netns, remote, ..enter(namespace, settings)? };
-    connections(remote.port(), &mut |state, to| match state {
-        _ if to != remote => {}
-        TIME_WAIT => used.time_wait += 1,
-        _ => used.open += 1,
+    // Each local address has all ports of the range: what counts is the one that has the fewest left.
+    let mut by_source: BTreeMap<IpAddr, (u32, u32)> = BTreeMap::new();
+    let empty = enter(namespace, settings)?;
+    connections(remote.port(), &mut |state, from, to| {
+        if to == remote {
+            let (time_wait, open) = by_source.entry(from).or_default();
+            *if state == TIME_WAIT { time_wait } else { open } += 1;
+        }
     })?;
-    Ok(used)
+    let fullest = by_source.into_values().max_by_key(|(time_wait, open)| time_wait + open);
+    let (time_wait, open) = fullest.unwrap_or_default();
+    Ok(PortUse { netns, remote, time_wait, open, ..empty })
 }
 
 /// Enters a namespace, with its settings and nothing counted.
@@ -166,7 +177,7 @@ fn enter(namespace: &File, settings: &Path) -> io::Result<PortUse> {
 }
 
 /// The connections of the namespace that the thread is in, by state and where they go: to one port, or (0) to any.
-fn connections(port: u16, each: &mut dyn FnMut(u8, SocketAddr)) -> io::Result<()> {
+fn connections(port: u16, each: &mut dyn FnMut(u8, IpAddr, SocketAddr)) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     let mut buffer = Vec::new();
@@ -174,8 +185,9 @@ fn connections(port: u16, each: &mut dyn FnMut(u8, SocketAddr)) -> io::Result<()
     // A program may reach an address of IPv4 by a socket of IPv6.
     for family in [libc::AF_INET, libc::AF_INET6] {
         dump(&socket, SOCK_DIAG_BY_FAMILY, &request(family as u8, port), &mut buffer, |message| {
-            if let Some((state, to)) = connection(message).filter(|(state, _)| *state != LISTEN) {
-                each(state, to);
+            let found = connection(message).filter(|(state, ..)| *state != LISTEN);
+            if let Some((state, from, to)) = found {
+                each(state, from, to);
             }
         })?;
     }
@@ -193,16 +205,18 @@ fn request(family: u8, port: u16) -> Vec<u8> {
     request
 }
 
-/// struct inet_diag_msg: the state, and where the connection goes to.
-fn connection(message: &[u8]) -> Option<(u8, SocketAddr)> {
+/// struct inet_diag_msg: the state, and where the connection comes from and goes to.
+fn connection(message: &[u8]) -> Option<(u8, IpAddr, SocketAddr)> {
     let (family, state) = (*message.first()?, *message.get(1)?);
     let port = u16::from_be_bytes(*message.get(6..8)?.first_chunk()?);
-    let to = message.get(24..40)?;
-    let ip = match i32::from(family) {
-        libc::AF_INET => IpAddr::from(*to.first_chunk::<4>()?),
-        _ => IpAddr::from(*to.first_chunk::<16>()?).to_canonical(),
+    let address = |bytes: &[u8]| {
+        Some(match i32::from(family) {
+            libc::AF_INET => IpAddr::from(*bytes.first_chunk::<4>()?),
+            _ => IpAddr::from(*bytes.first_chunk::<16>()?).to_canonical(),
+        })
     };
-    Some((state, SocketAddr::new(ip, port)))
+    let (from, to) = (address(message.get(8..24)?)?, address(message.get(24..40)?)?);
+    Some((state, from, SocketAddr::new(to, port)))
 }
 
 /// Of a list such as `8080,9000-9100` those within the range.
@@ -231,9 +245,10 @@ mod tests {
         let mut message = vec![0; 72];
         (message[0], message[1]) = (libc::AF_INET as u8, TIME_WAIT);
         message[6..8].copy_from_slice(&8080_u16.to_be_bytes());
+        message[8..12].copy_from_slice(&[10, 98, 1, 1]);
         message[24..28].copy_from_slice(&[10, 98, 1, 2]);
-        let to = "10.98.1.2:8080".parse().unwrap();
-        assert_eq!(connection(&message), Some((TIME_WAIT, to)));
+        let (from, to) = ("10.98.1.1".parse().unwrap(), "10.98.1.2:8080".parse().unwrap());
+        assert_eq!(connection(&message), Some((TIME_WAIT, from, to)));
         assert_eq!(connection(&message[..39]), None);
     }
 
@@ -244,7 +259,7 @@ mod tests {
         let _streams: Vec<_> =
             (0..3).map(|_| std::net::TcpStream::connect(remote).unwrap()).collect();
         let mut count = 0;
-        connections(remote.port(), &mut |_, to| count += u32::from(to == remote)).unwrap();
+        connections(remote.port(), &mut |_, _, to| count += u32::from(to == remote)).unwrap();
         assert_eq!(count, 3);
     }
 }

@@ -209,11 +209,17 @@ struct OpenFile {
     position: u64,
 }
 
-/// Files that are open for writing, of those who ran.
+/// Files that are open for writing, of those who ran, the latest begun first: what fills a disk is seldom what has been there all along. So many of each
+/// file system.
 fn open_files(roots: &Roots, ran: &[ThreadRef]) -> Vec<OpenFile> {
     let mut found = Vec::new();
-    ran.iter().take(WRITERS_MAX).for_each(|thread| writes(roots, thread, &mut found));
-    found.truncate(WRITERS_REPORTED);
+    ran.iter().rev().take(WRITERS_MAX).for_each(|thread| writes(roots, thread, &mut found));
+    let mut of_each: BTreeMap<DeviceNumber, usize> = BTreeMap::new();
+    found.retain(|file| {
+        let count = of_each.entry(file.dev).or_default();
+        *count += 1;
+        *count <= WRITERS_REPORTED
+    });
     found
 }
 

@@ -32,6 +32,11 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     }
 }
 
+/// Descriptors of one question: its socket, and what a library is woken by.
+const POLLED_MAX: usize = 2;
+/// Part of the look that is all of it, but for what a program does between its looks at the time.
+const ALL_THE_TIME: f64 = 0.9;
+
 /// Whether a wait lasted as long as the look, and is for what somebody else sends.
 fn stands(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     use WaitClass::{PipeRead, SocketRead, UnixRead};
@@ -129,6 +134,9 @@ impl Awaited {
         for (client, debts) in &measures.graph.debts().awaits {
             for debt in debts.iter().filter(|debt| is_old(measures, debt)) {
                 let socket = model.called.socket(debt.ino);
+                if !is_at(measures, *client, debt.ino) {
+                    continue;
+                }
                 let far = socket.map(|socket| measures.graph.far_processes(socket));
                 // One that several processes have open is a listener's child's: whoever answers is not known.
                 if let Some([server]) = far.as_deref() {
@@ -185,6 +193,22 @@ pub(super) fn beside(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<Stri
     };
     let text = awaited.text(measures.model);
     (!ends.is_empty() && !ends.iter().any(is_said)).then(|| format!("{}; {text}", awaited.title()))
+}
+
+/// Whether a process was at a socket all the time, and at hardly anything else: a client that asks and looks at the time meanwhile. One that logs to a
+/// collector has sent last as well, and waits for nothing.
+fn is_at(measures: &Measures<'_>, client: u32, ino: u64) -> bool {
+    let at = |wait: &&WaitSpan| {
+        let is_it = matches!(&wait.place.object, Some(ObjectRef::Inet(it)) if it.ino == ino);
+        let is_loop = wait.place.is_for_several() && wait.place.polled.len() > POLLED_MAX;
+        wait.thread.pid == client && is_it && !is_loop
+    };
+    let look = &measures.model.look;
+    let within = |wait: &WaitSpan| {
+        wait.end_ns.min(look.end_ns).saturating_sub(wait.begin_ns.max(look.begin_ns))
+    };
+    let spent: Ns = measures.waits().filter(at).map(within).sum();
+    spent as f64 / 1e9 >= ALL_THE_TIME * measures.wall_seconds()
 }
 
 /// Whether a question is older than the look, and has no answer by its end.
@@ -310,7 +334,16 @@ mod tests {
             }
             let far = inet("tcp", ino + 1, "127.0.0.1:80", &near, 1);
             facts.extend([own, endpoint(50, "java", far)]);
-            facts.push(blocked(10 + at, "curl", WaitState::Sleep, "nanosleep"));
+            // A second at a time, as curl does.
+            for second in 0..5 {
+                let mut poll =
+                    slept(10 + at, "curl", second * 1_000_000_000, (second + 1) * 1_000_000_000);
+                if let Body::Wait(poll) = &mut poll.body {
+                    let object = Some(inet("tcp", ino, &near, "127.0.0.1:80", 1));
+                    poll.place = Place { syscall: "poll".into(), object, ..poll.place.clone() };
+                }
+                facts.push(poll);
+            }
         }
         facts.push(endpoint(50, "java", inet("tcp", 99, "127.0.0.1:80", "0.0.0.0:0", 10)));
         facts.push(blocked(50, "java", WaitState::Sleep, "epoll_wait"));

@@ -16,6 +16,8 @@ pub struct SessionWait {
     /// For a lock, the processes of the sessions in its way, as the server numbers them: those that have a lock which excludes its own,
     /// else those that wait before it for one. Empty if they are not known.
     pub holders: Vec<u32>,
+    /// Somebody has such a lock who has no process: a transaction that was prepared, and waits to be committed by its name.
+    pub held_without_process: bool,
     /// The value of the setting that has it wait so, if there is one that was read.
     pub setting: Option<String>,
 }

@@ -192,14 +192,23 @@ impl<'a> Chains<'a> {
         let passed_on = passed_on.and_then(|(link, until)| {
             relayed::passed_on(&self.index, (link, *until), thread, (from, to))
         });
-        match passed_on.filter(|it| it.until_ns > from && it.asked_ns < to) {
+        // A reading of sockets may be older than the last segment that it saw.
+        let is_within = |it: &Relayed| it.until_ns > from.max(it.asked_ns) && it.asked_ns < to;
+        match passed_on.filter(is_within) {
             Some(relayed) => {
                 let (asked_ns, end_ns) = (relayed.asked_ns.max(from), relayed.until_ns.min(to));
                 // Who rested before has done nothing of its own.
                 let rest_ns = relayed::rest_ns(&self.index, thread, (from, asked_ns));
                 let begin_ns = if rest_ns == asked_ns - from { from } else { asked_ns };
                 self.cut_pieces(thread, from, begin_ns, walk);
-                self.cut_relayed(thread, (begin_ns, end_ns), relayed, walk);
+                let mut at_ns = begin_ns;
+                let own = relayed::own_times(&self.index, thread, &relayed.on, (begin_ns, end_ns));
+                for (own_ns, until_ns) in own {
+                    self.cut_relayed(thread, (at_ns, own_ns), &relayed, walk);
+                    self.cut_pieces(thread, own_ns, until_ns, walk);
+                    at_ns = until_ns;
+                }
+                self.cut_relayed(thread, (at_ns, end_ns), &relayed, walk);
                 self.cut_pieces(thread, end_ns, to, walk);
             }
             None => self.cut_pieces(thread, from, to, walk),
@@ -211,10 +220,13 @@ impl<'a> Chains<'a> {
         &'w self,
         thread: &ThreadRef,
         (begin_ns, end_ns): (Ns, Ns),
-        relayed: Relayed,
+        relayed: &Relayed,
         walk: &mut Walk<'w>,
     ) {
-        let next = relayed.by.filter(|by| !walk.meets(self.model, by));
+        if begin_ns >= end_ns {
+            return;
+        }
+        let next = relayed.by.as_ref().filter(|by| !walk.meets(self.model, by));
         let until = walk.asked.last().copied();
         let asker = walk.links.last().zip(until);
         let answered_ns = asker.and_then(|(link, until)| {
@@ -223,11 +235,11 @@ impl<'a> Chains<'a> {
         let until = answered_ns.map(Until::At).or(until);
         walk.links.push(Arc::new(ChainLink {
             who: thread.clone(),
-            class: match relayed.on {
+            class: match &relayed.on {
                 Object::Unix(_) => WaitClass::UnixRead,
                 _ => WaitClass::SocketRead,
             },
-            object: relayed.on,
+            object: relayed.on.clone(),
             begin_ns,
             end_ns,
             since_ns: relayed.asked_ns,
@@ -236,11 +248,11 @@ impl<'a> Chains<'a> {
             own_clock: false,
             question_of: None,
             is_brought: false,
-            because: next.as_ref().map(|_| relayed::BECAUSE),
+            because: next.map(|_| relayed::BECAUSE),
         }));
         walk.asked.extend(until);
         match next {
-            Some(by) => self.cut(&by, begin_ns, end_ns, walk),
+            Some(by) => self.cut(by, begin_ns, end_ns, walk),
             None => push(walk, begin_ns, end_ns, None),
         }
         walk.asked.truncate(walk.asked.len() - usize::from(until.is_some()));

@@ -18,6 +18,7 @@ use crate::model::Model;
 use crate::threshold::Threshold;
 use crate::waits::poll_intent::{DNS_PORT, TCP_SYN_SENT};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
 static CLOSED_MIN: Threshold = Threshold::new(
@@ -59,8 +60,22 @@ pub struct Debt {
     pub seen_ns: Ns,
     /// Of a question that was sent, when its last segment left, to the microsecond, if that is known.
     pub sent_ns: Option<Ns>,
-    /// When it was answered, if a later reading of the connection tells.
+    /// When it was answered, if a later reading of the connection says so. Where a further question followed the answer: when the
+    /// first was last seen to stand.
     pub answered_ns: Option<Ns>,
+    /// When the connection was made, if its other end was never seen to have sent anything on it.
+    pub silent_since_ns: Option<Ns>,
+}
+
+/// What a reading of an accepted connection says of its client.
+#[derive(Debug)]
+struct Heard {
+    /// The addresses of the client's end and of this one.
+    pair: (SocketAddr, SocketAddr),
+    /// When it was read.
+    read_ns: Ns,
+    /// When the last data had come.
+    came_ns: Ns,
 }
 
 impl Debt {
@@ -82,6 +97,8 @@ pub struct Debts {
     pub awaited_before: HashMap<u32, Vec<Debt>>,
     /// Questions that stood unanswered as the look began and were answered within it: until when nobody can have answered.
     pub owed_before: HashMap<u32, Vec<Debt>>,
+    /// Of the connections that a process accepted: when something came on each, by every reading.
+    heard: HashMap<u32, Vec<Heard>>,
     /// Processes of whose connections the clocks were read.
     known: std::collections::HashSet<u32>,
 }
@@ -110,6 +127,7 @@ impl Debts {
                     seen_ns,
                     sent_ns: None,
                     answered_ns: None,
+                    silent_since_ns: None,
                 };
                 debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
                 continue;
@@ -122,6 +140,9 @@ impl Debts {
             }
             let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
             let accepted = accepted(socket);
+            if accepted {
+                debts.add_heard(endpoint.process.pid, socket, (*at_ns, state, turn));
+            }
             let spoke = only_speaker(state, turn, accepted);
             let spoke = spoke.unwrap_or_else(|| spoke_last(turn, far(socket)));
             let (of, jiffies) = match (spoke, accepted) {
@@ -132,8 +153,15 @@ impl Debts {
             // The clocks are read a little after the end: what is younger stands at the end for the one before it.
             let since_ns = at_ns.saturating_sub(age(jiffies)).min(seen_ns);
             let sent_ns = sent_ns(turn, since_ns).filter(|_| spoke == Spoke::Me);
-            let (ino, answered_ns) = (socket.ino, None);
-            let debt = Debt { ino, since_ns, since_known: true, seen_ns, sent_ns, answered_ns };
+            let debt = Debt {
+                ino: socket.ino,
+                since_ns,
+                since_known: true,
+                seen_ns,
+                sent_ns,
+                answered_ns: None,
+                silent_since_ns: silent_since_ns(*at_ns, state, turn),
+            };
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
@@ -166,6 +194,7 @@ impl Debts {
                 seen_ns: stood_until(pid).min(model.look.end_ns),
                 sent_ns: None,
                 answered_ns: None,
+                silent_since_ns: None,
             };
             let stands = |one: &Debt| one.ino == debt.ino && one.since_ns <= *at_ns;
             let is_counted = self.owes.get(&pid).is_some_and(|all| all.iter().any(stands));
@@ -185,22 +214,39 @@ impl Debts {
         for (index, (at_ns, endpoint)) in before.iter().enumerate() {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
             let Some((state, turn)) = talked(endpoint) else { continue };
-            if accepted(socket) || spoke(state, turn) != Spoke::Me {
+            let is_accepted = accepted(socket);
+            if is_accepted {
+                self.add_heard(endpoint.process.pid, socket, (*at_ns, state, turn));
+            }
+            if is_accepted || spoke(state, turn) != Spoke::Me {
                 continue;
             }
             let since_ns = ago(*at_ns, turn.sent_jiffies, turn);
             let again = before.get(index + 1).filter(|(_, it)| place(it) == place(endpoint));
-            let again =
-                again.map(|(at_ns, it)| (*at_ns, it)).or(last.get(&place(endpoint)).copied());
+            let last = last.get(&place(endpoint)).copied();
+            let again = again.map(|(at_ns, it)| (*at_ns, it)).or(last);
             let answered_ns = again.and_then(|(read_ns, it)| {
-                let (state, turn) = talked(it)?;
-                // Of an answer that a further question followed only the latter is dated.
-                let is_answer = spoke(state, turn) == Spoke::Peer;
-                let jiffies = if is_answer { turn.received_jiffies } else { turn.sent_jiffies };
-                Some(ago(read_ns, jiffies, turn).max(*at_ns))
+                let (later, now) = talked(it)?;
+                if later.received_bytes <= state.received_bytes {
+                    return None;
+                }
+                // Of an answer that a further question followed neither clock says when it came.
+                let is_dated = now.write_seq == turn.write_seq && spoke(later, now) == Spoke::Peer;
+                let came_ns = || ago(read_ns, now.received_jiffies, now).max(*at_ns);
+                Some(if is_dated { came_ns() } else { *at_ns })
             });
-            let (ino, seen_ns, sent_ns) = (socket.ino, *at_ns, sent_ns(turn, since_ns));
-            let debt = Debt { ino, since_ns, since_known: true, seen_ns, sent_ns, answered_ns };
+            let is_silent =
+                last.and_then(|(_, it)| talked(it)).is_none_or(|(it, _)| it.received_bytes == 0);
+            let ino = socket.ino;
+            let debt = Debt {
+                ino,
+                since_ns,
+                since_known: true,
+                seen_ns: *at_ns,
+                sent_ns: sent_ns(turn, since_ns),
+                answered_ns,
+                silent_since_ns: silent_since_ns(*at_ns, state, turn).filter(|_| is_silent),
+            };
             let stands = |one: &Debt| one.ino == ino && one.since_ns <= *at_ns;
             let pid = endpoint.process.pid;
             if !self.awaits.get(&pid).is_some_and(|all| all.iter().any(stands)) {
@@ -213,6 +259,34 @@ impl Debts {
     pub fn asked_by(&self, pid: u32) -> impl Iterator<Item = &Debt> {
         let all = [&self.awaits, &self.awaited_before];
         all.into_iter().filter_map(move |of| of.get(&pid)).flatten()
+    }
+
+    /// Whether a client of a process may have asked within a time, on another connection than that of the client with these
+    /// addresses of its end and of the other. What came later hides what came before.
+    pub fn may_be_asked_by_others(
+        &self,
+        pid: u32,
+        own: (SocketAddr, SocketAddr),
+        (from, to): (Ns, Ns),
+    ) -> bool {
+        let all = self.heard.get(&pid).map_or(&[][..], Vec::as_slice);
+        // A reading after that time at which nothing had come since its begin.
+        let was_quiet =
+            |pair| all.iter().any(|it| it.pair == pair && it.read_ns >= to && it.came_ns < from);
+        all.iter().any(|heard| heard.pair != own && !was_quiet(heard.pair))
+    }
+
+    fn add_heard(
+        &mut self,
+        pid: u32,
+        socket: &InetRef,
+        (read_ns, state, turn): (Ns, &SocketState, &TcpTurn),
+    ) {
+        if state.received_bytes > 0 {
+            let came_ns = ago(read_ns, turn.received_jiffies, turn);
+            let heard = Heard { pair: (socket.remote, socket.local), read_ns, came_ns };
+            self.heard.entry(pid).or_default().push(heard);
+        }
     }
 
     /// Whether the connections of a process were read, so that no debt means none.
@@ -236,6 +310,11 @@ fn spoke(state: &SocketState, turn: &TcpTurn) -> Spoke {
 /// So many jiffies before a reading.
 fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
     read_ns.saturating_sub(u64::from(jiffies) * u64::from(turn.jiffy_ns))
+}
+
+/// Since when nothing has come on a connection on which nothing ever came: until then the clock of what comes shows its making.
+fn silent_since_ns(read_ns: Ns, state: &SocketState, turn: &TcpTurn) -> Option<Ns> {
+    (state.received_bytes == 0).then(|| ago(read_ns, turn.received_jiffies, turn))
 }
 
 /// When the last segment that the other end has was sent, if that agrees with the age of what was sent last.
@@ -422,6 +501,58 @@ mod tests {
         assert!(owed(answered, answered, 5 * SECOND).is_empty(), "nothing was owed");
         // The same question stands at the end as well: it is counted there.
         assert!(owed(asked, turn(1500, 1250), 5 * SECOND).is_empty());
+    }
+
+    #[test]
+    fn what_nothing_came_after_is_not_answered_and_a_further_question_dates_no_answer() {
+        const SECOND: Ns = 1_000_000_000;
+        let socket = connection("127.0.0.1:5000", "127.0.0.1:80");
+        let read = |received_bytes, turn: TcpTurn| {
+            let (acked_bytes, turn) = (9, Some(turn));
+            let state = SocketState { acked_bytes, received_bytes, turn, ..SocketState::default() };
+            Body::Endpoint(endpoint(socket.clone(), state))
+        };
+        // Asked half a second before the first reading, at two seconds; and read again at six.
+        let answered = |received_bytes, at_end: TcpTurn| {
+            let fact = |at_ns, body| Fact { at_ns, body };
+            let model = Model::new(vec![
+                fact(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+                fact(2 * SECOND, read(9, turn(125, 250))),
+                fact(6 * SECOND, read(received_bytes, at_end)),
+                fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
+            ]);
+            let mut debts = Debts::of(&model, |_| false, |_| None);
+            debts.add_awaited_before(&model, |_| false);
+            let all = debts.awaited_before.remove(&10).unwrap_or_default();
+            all.iter().map(|debt| debt.answered_ns).collect::<Vec<_>>()
+        };
+        let more = |of: TcpTurn| TcpTurn { write_seq: 150, snd_nxt: 150, snd_una: 150, ..of };
+        assert_eq!(answered(18, turn(1_125, 250)), [Some(5 * SECOND)]);
+        assert_eq!(answered(9, more(turn(250, 1_250))), [None], "more was sent, and nothing came");
+        assert_eq!(answered(18, more(turn(250, 500))), [Some(2 * SECOND)], "the next question");
+        assert_eq!(answered(27, more(turn(500, 250))), [Some(2 * SECOND)], "the next answer");
+    }
+
+    #[test]
+    fn a_client_may_have_asked_unless_nothing_had_come_from_it_since() {
+        const SECOND: Ns = 1_000_000_000;
+        let socket = connection("127.0.0.1:80", "127.0.0.1:5000");
+        let pair = (socket.remote, socket.local);
+        // Something came at four seconds last.
+        let (acked_bytes, received_bytes, turn) = (9, 9, Some(turn(500, 500)));
+        let state = SocketState { acked_bytes, received_bytes, turn, ..SocketState::default() };
+        let fact = |at_ns, body| Fact { at_ns, body };
+        let model = Model::new(vec![
+            fact(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+            fact(6 * SECOND, Body::Endpoint(endpoint(socket, state))),
+            fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
+        ]);
+        let debts = Debts::of(&model, |_| true, |_| None);
+        let other = (pair.1, pair.0);
+        let may_ask = |own, from| debts.may_be_asked_by_others(10, own, (from, from + SECOND / 2));
+        assert!(may_ask(other, 3 * SECOND), "what came last hides what came before");
+        assert!(!may_ask(other, 5 * SECOND));
+        assert!(!may_ask(pair, 3 * SECOND), "it is the client itself");
     }
 
     #[test]

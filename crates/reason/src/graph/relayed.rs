@@ -1,14 +1,16 @@
 //! Which connection a relay used for whoever waits for it: it was asked, asked another at once, and serves others meanwhile.
 //!
 //! A proxy at full rate runs nearly all the time, and ends and begins waits for others' questions. What it does then is no work on an
-//! answer that another owes it. Which of its connections the question went out on, the clocks of the sockets say: the first that it
-//! has spoken on and has no answer from, after the question came in and before it could have been for somebody else. Until when
-//! that stands is known at each reading of the sockets, and after the last of them by what the other does. Unix sockets have no
-//! clocks: there it is the only one whom the relay set to work just after the question came, and who is at it until the answer.
+//! answer that another owes it; its own disk, lock and sleep, and running that nothing interrupts, are. Which of its connections
+//! the question went out on, the clocks of the sockets say: the first that it has spoken on and has no answer from, after the
+//! question came and before it could have been for somebody else. A proxy asks at once: what goes out later than the clocks are
+//! apart waited in the relay, or is another client's. Until when that stands is known at each reading of the sockets, and after the
+//! last of them by what the other does. Unix sockets have no clocks: there it is the only one whom the relay set to work just
+//! after the question came, and who was seen at it until the answer.
 //!
 //! Must not: choose where two clients' questions went out to different processes at one time, or believe a connection that was
-//! asked before the question came. Rejected: who woke the proxy last (its other clients do), and how much it worked (a proxy
-//! that is the bottleneck has no answer outstanding).
+//! asked before the question came, or on which nobody ever answers. Rejected: who woke the proxy last (its other clients do), and
+//! how much it worked (a proxy that is the bottleneck has no answer outstanding).
 
 use super::conversation::{answered_ns, waited_since_ns};
 use super::debts::Debt;
@@ -17,11 +19,12 @@ use super::leaf::ChainLink;
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, is_for_an_answer};
 use super::serving::serving_since;
-use crate::facts::{Ns, ThreadRef};
+use crate::facts::{InetRef, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, Piece, WaitSpan};
+use std::net::SocketAddr;
 
 /// Why whoever was asked for another is next.
 pub(super) const BECAUSE: &str = "it was asked for this answer and has not answered";
@@ -81,7 +84,7 @@ pub(super) fn passed_on(
     let question =
         index.debts.asked_by(asks.who.pid).filter(is_question).max_by_key(|debt| debt.since_ns);
     let came_ns = question.map_or(since_ns, Debt::asked_ns);
-    let on_connection = on_connection(index, question, came_ns, relay, within.1);
+    let on_connection = on_connection(index, (socket, question, came_ns), relay, within.1);
     on_connection.or_else(|| {
         let asker = Asker { who: &asks.who, until };
         let end_ns = index.model.look.end_ns;
@@ -97,8 +100,7 @@ pub(super) fn passed_on(
 /// The same, by the clocks of connections.
 fn on_connection(
     index: &Index<'_>,
-    question: Option<&Debt>,
-    came_ns: Ns,
+    (socket, question, came_ns): (&InetRef, Option<&Debt>, Ns),
     relay: &ThreadRef,
     to: Ns,
 ) -> Option<Relayed> {
@@ -114,12 +116,22 @@ fn on_connection(
             && asked_ns <= came_ns + RELAYED_WITHIN.ns()
             && asked_ns < to
     };
-    let mut sent: Vec<&Debt> = index.debts.asked_by(relay.pid).filter(is_after).collect();
+    // Who has never sent a word, on a connection that was there before, is sent logs and counts, and answers nothing.
+    let may_answer = |debt: &&Debt| {
+        debt.silent_since_ns.is_none_or(|made_ns| made_ns + CLOCKS_APART.ns() >= came_ns)
+    };
+    let sent = index.debts.asked_by(relay.pid).filter(is_after).filter(may_answer);
+    let mut sent: Vec<&Debt> = sent.collect();
     sent.sort_by_key(|debt| debt.asked_ns());
     let first = *sent.first()?;
+    if first.asked_ns() > came_ns + CLOCKS_APART.ns() {
+        return None;
+    }
     let far = |debt: &Debt| far_pids(index, relay.pid, debt.ino);
     let pids = far(first);
-    if sent.iter().any(|debt| far(debt) != pids) && !is_apart(index, relay.pid, came_ns, &sent) {
+    let own = (socket.local, socket.remote);
+    let is_same = sent.iter().all(|debt| far(debt) == pids);
+    if !is_same && !is_apart(index, (relay.pid, own), came_ns, &sent) {
         return None;
     }
     let by = serving_since(index, &pids, first.asked_ns(), to);
@@ -131,8 +143,8 @@ fn on_connection(
     Some(Relayed { on, by, asked_ns, until_ns, standing })
 }
 
-/// Where no clock of a connection says it: of those whose wait for a question a relay at work ended just after the question came, or
-/// with whose listener it has connected, the only server that was at something from then until the answer.
+/// Where no clock of a connection says it: of those whose wait for a question a relay at work ended just after the question came, the
+/// only server that was at something from then until the answer.
 fn set_to_work(
     index: &Index<'_>,
     (asker, relay): (&ThreadRef, &ThreadRef),
@@ -153,25 +165,82 @@ fn set_to_work(
         ![asker.pid, relay.pid].contains(&thread.pid)
             && from < until_ns
             && rest_ns(index, thread, (from, until_ns)) == 0
+            && is_seen_at_it(index, thread, (from, until_ns))
+    };
+    // Of whom the clocks say that he was asked something: what, on_connection has looked at.
+    let is_dated = |pid: u32| {
+        let asked = index.debts.asked_by(relay.pid).filter(|debt| debt.since_known);
+        let mut asked = asked.filter(|it| it.answered_ns.unwrap_or(it.seen_ns) > came_ns);
+        asked.any(|debt| far_pids(index, relay.pid, debt.ino).contains(&pid))
+    };
+    let by_path = index.connections.served_by_path(relay.pid);
+    let takes = |pid: u32| {
+        by_path.iter().any(|of| of.pid == pid) || index.connections.listens_on(pid).is_some()
     };
     let woken = index.woken.by(relay.pid, came_ns, came_ns + RELAYED_WITHIN.ns()).iter();
     // A client whose wait an answer ended takes no questions.
     let serves = |wait: &&&WaitSpan| {
-        !is_for_an_answer(index, wait) && index.connections.listens_on(wait.thread.pid).is_some()
+        let pid = wait.thread.pid;
+        !is_for_an_answer(index, wait) && takes(pid) && !is_dated(pid)
     };
     let woken = woken.filter(serves).map(|wait| (wait.thread.clone(), wait.end_ns));
-    let by_path = index.connections.served_by_path(relay.pid).into_iter();
-    let by_path = by_path.filter_map(|of| {
-        let by = serving_since(index, &[of.pid], came_ns, within.1)?;
-        Some((by, came_ns))
-    });
-    let mut at_it: Vec<(ThreadRef, Ns)> = woken.chain(by_path).filter(is_at_it).collect();
+    let mut at_it: Vec<(ThreadRef, Ns)> = woken.filter(is_at_it).collect();
     at_it.sort_by_key(|(thread, since_ns)| (thread.pid, thread.tid, std::cmp::Reverse(*since_ns)));
     at_it.dedup_by_key(|(thread, _)| thread.pid);
     match &at_it[..] {
         [only] => Some(only.clone()),
         _ => None,
     }
+}
+
+/// Whether it was seen that a thread without a known rest did not rest either: a wait that goes on may not be reported, but its end
+/// is before the next one begins.
+fn is_seen_at_it(index: &Index<'_>, thread: &ThreadRef, (from, to): (Ns, Ns)) -> bool {
+    let began_another = index.waits.of(thread).last().is_some_and(|wait| wait.begin_ns > from);
+    let pieces = index.timelines.pieces(index.model.threads.key(thread), from, to);
+    let seen = pieces.iter().filter(|piece| !matches!(piece.doing, Doing::Unseen));
+    let seen_ns: Ns = seen.map(|piece| piece.end_ns - piece.begin_ns).sum();
+    began_another || seen_ns * 2 > to - from
+}
+
+/// What a relay did itself while another owes it an answer on a connection: waits that are for no other's question, and running that
+/// nothing but the turns of others on its CPU interrupted for most of the time.
+pub(super) fn own_times(
+    index: &Index<'_>,
+    thread: &ThreadRef,
+    on: &Object,
+    (from, to): (Ns, Ns),
+) -> Vec<(Ns, Ns)> {
+    let is_for_cpu =
+        |wait: &WaitSpan| matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
+    let is_at_work = |piece: &Piece<'_>| match piece.doing {
+        Doing::Running => true,
+        Doing::Waiting(wait) => is_for_cpu(wait),
+        Doing::Unseen => false,
+    };
+    // A pool's thread waits for another, and who has ended for nothing.
+    let is_none = |class: WaitClass| {
+        use WaitClass::{EndedThread, FutexWait, Idle, Kernel, Zombie};
+        matches!(class, Idle | FutexWait | Kernel | Zombie | EndedThread)
+    };
+    let is_own_wait = |piece: &&Piece<'_>| {
+        matches!(piece.doing, Doing::Waiting(wait)
+            if !is_none(wait.class) && wait.object != *on && !is_for_a_question(index, wait))
+    };
+    let pieces = index.timelines.pieces(index.model.threads.key(thread), from, to);
+    let mut own = Vec::new();
+    for run in pieces.chunk_by(|one, next| is_at_work(one) == is_at_work(next)) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        if !is_at_work(first) {
+            own.extend(run.iter().filter(is_own_wait).map(|it| (it.begin_ns, it.end_ns)));
+            continue;
+        }
+        let ran = run.iter().any(|piece| matches!(piece.doing, Doing::Running));
+        if ran && (last.end_ns - first.begin_ns) * 2 > to - from {
+            own.push((first.begin_ns, last.end_ns));
+        }
+    }
+    own
 }
 
 /// How long a thread waited for the next event or question within a time.
@@ -202,15 +271,18 @@ pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> 
     by.map(|by| Next::Answer(debt.ino, by))
 }
 
-/// Whether the first of several questions went out at once, with no other near it in time, and no other client's came then.
-fn is_apart(index: &Index<'_>, relay: u32, came_ns: Ns, sent: &[&Debt]) -> bool {
+/// Whether the first of several questions has no other near it in time, and no other client's can have come then, answered since or
+/// not. `own`: the addresses of the client's connection.
+fn is_apart(
+    index: &Index<'_>,
+    (relay, own): (u32, (SocketAddr, SocketAddr)),
+    came_ns: Ns,
+    sent: &[&Debt],
+) -> bool {
     let near_ns = CLOCKS_APART.ns();
     let first_ns = sent[0].asked_ns();
-    let next_ns = sent[1].asked_ns();
-    let questions = index.debts.owes.get(&relay).map_or(&[][..], Vec::as_slice);
-    let within = came_ns.saturating_sub(near_ns)..=first_ns + near_ns;
-    let came = questions.iter().filter(|debt| within.contains(&debt.since_ns)).count();
-    first_ns <= came_ns + near_ns && next_ns > first_ns + near_ns && came <= 1
+    let within = (came_ns.saturating_sub(near_ns), first_ns + near_ns);
+    sent[1].asked_ns() > within.1 && !index.debts.may_be_asked_by_others(relay, own, within)
 }
 
 /// Until when a question that was seen to stand was not answered: who was at work then was so until it waited for the next question;
@@ -341,6 +413,8 @@ mod tests {
         assert!(is_its_own(vec![early]), "it was asked before the question came");
         let late = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS + 300, false));
         assert!(is_its_own(vec![late]), "that is for somebody else");
+        let held_back = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS + 50, false));
+        assert!(is_its_own(vec![held_back]), "a proxy asks at once");
         let answered = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, true));
         assert!(is_its_own(vec![answered]), "it has its answer");
     }
@@ -355,6 +429,39 @@ mod tests {
         };
         assert!(is_its_own(both(4)));
         assert!(!is_its_own(both(40)), "the later one is for a later question");
+        let other = asked(PROXY, socket(9, 80, 5001), LOOK_NS / MS, (ASKED_MS, true));
+        assert!(is_its_own([vec![other], both(40)].concat()), "another client may have asked then");
+    }
+
+    #[test]
+    fn who_never_answers_on_a_connection_is_not_asked() {
+        let mut sent = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false));
+        let Body::Endpoint(end) = &mut sent.body else { panic!("an endpoint") };
+        let turn = end.socket.as_mut().and_then(|state| state.turn.as_mut()).expect("clocks");
+        // It was made a second before.
+        turn.received_jiffies += 250;
+        assert!(is_its_own(vec![sent]));
+    }
+
+    #[test]
+    fn what_a_relay_does_itself_meanwhile_is_its_own() {
+        let sent = || asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false));
+        let ready = (SERVER, WaitClass::Unseen, 1);
+        let slept = wait(PROXY, "clock_nanosleep", None, (1_500, 1_700));
+        let asleep = |ms| (SERVER, WaitClass::Timer, ms);
+        let own = (PROXY, WaitClass::Unseen, 500);
+        let sleeps = [ready, asleep(499), (PROXY, WaitClass::Timer, 200), asleep(800), own];
+        assert_eq!(spent(vec![sent(), slept]), sleeps);
+        let ran = |from: Ns, to: Ns| {
+            let (thread, end_ns) = (thread(PROXY, "job"), to * MS);
+            let ran = Ran { thread, begin_ns: from * MS, end_ns, cpu: 0 };
+            Fact { at_ns: end_ns, body: Body::Ran(ran) }
+        };
+        let computes = [ready, asleep(99), (PROXY, WaitClass::Running, 1_900)];
+        assert_eq!(spent(vec![sent(), ran(1_100, 3_000)]), computes);
+        let rested = wait(PROXY, "epoll_wait", None, (1_600, 1_700));
+        let cut_up = vec![sent(), ran(1_100, 1_600), rested, ran(1_700, 2_100)];
+        assert_eq!(spent(cut_up), [ready, asleep(1_499), own]);
     }
 
     #[test]
@@ -387,6 +494,17 @@ mod tests {
         assert!(is_its_own(at_it(CLIENT, ASKED_MS + 2)), "somebody else set it to work");
         let rested = wait(OTHER, "epoll_wait", None, (ASKED_MS + 3, 1_500));
         assert!(is_its_own([vec![rested], at_it(PROXY, 1_500)].concat()), "it rested since");
+        assert!(is_its_own(vec![woken(OTHER, PROXY)]), "nobody saw what it did then");
+        let path = |ino, peer_ino, path: Option<&str>| {
+            let path = path.map(Into::into);
+            ObjectRef::Unix { ino, peer_ino, path }
+        };
+        let by_path = vec![
+            endpoint(PROXY, "proxy", path(50, 51, None)),
+            endpoint(OTHER, "other", path(51, 50, Some("/run/s"))),
+            wait(OTHER, "clock_nanosleep", None, (0, 500)),
+        ];
+        assert!(is_its_own(by_path), "a connection says nothing of a question on it");
         let both = [vec![woken(SERVER, PROXY)], at_it(PROXY, ASKED_MS + 2)].concat();
         assert!(!is_its_own(both), "the other rested again");
     }

@@ -100,8 +100,7 @@ pub fn session(title: &str) -> Option<Session<'_>> {
 
 /// Whether the title of a process says that it is the one of its server that brings about what others of it wait for.
 pub fn brings_about(title: &str, wanted: Option<LockKind>) -> bool {
-    let all = ALL.iter().flat_map(|it| it.brings_about);
-    all.filter(|(kind, _)| Some(*kind) == wanted).any(|(_, begins)| title.starts_with(begins))
+    wanted.is_some() && ALL.iter().any(|it| (it.brings_about)(title) == wanted)
 }
 
 /// What a process of this name runs, by its command line, where the name does not say that.

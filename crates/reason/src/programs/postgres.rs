@@ -47,10 +47,8 @@ pub(super) static POSTGRES: Program = Program {
     session: Some(session),
     question_about,
     replica: Some(REPLICA),
-    brings_about: &[
-        (LockKind::Checkpoint, "postgres: checkpointer"),
-        (LockKind::Archive, "postgres: archiver"),
-    ],
+    brings_about,
+    prepared: Some(|doors| format!("{} -c '{PREPARED}'", psql(doors))),
     ..Program::UNKNOWN
 };
 
@@ -72,7 +70,7 @@ const STANDBYS: &str = "synchronous_standby_names";
 
 const REPLICA: ReplicaSetting = ReplicaSetting {
     name: STANDBYS,
-    sender: Some("postgres: walsender"),
+    sender: Some(sends),
     question: |doors| {
         let asks = "select application_name, client_addr, state, sync_state, replay_lag from pg_stat_replication";
         format!("{} -c 'show {STANDBYS}' -c '{asks}'", psql(doors))
@@ -85,6 +83,29 @@ fn set_standbys(doors: &Doors, value: &str) -> String {
     let sql = format!("alter system set {STANDBYS} = '{}'", value.replace('\'', "''"));
     format!("{} -c {} -c 'select pg_reload_conf()'", psql(doors), words::shell(&sql))
 }
+
+/// Whether it is a sender of the log; the second is what it was called before release 11.
+fn sends(title: &str) -> bool {
+    own_title(title)
+        .is_some_and(|own| own.starts_with("walsender ") || own.starts_with("wal sender process "))
+}
+
+/// These two serve no client: each server has one of the first, and of the second where it archives.
+fn brings_about(title: &str) -> Option<LockKind> {
+    // A client's user may be called so.
+    if parts(title).is_some() {
+        return None;
+    }
+    match own_title(title)?.split(' ').next()? {
+        "checkpointer" => Some(LockKind::Checkpoint),
+        "archiver" => Some(LockKind::Archive),
+        _ => None,
+    }
+}
+
+/// Transactions that were prepared, the oldest first.
+const PREPARED: &str =
+    "select gid, prepared, owner, database from pg_prepared_xacts order by prepared";
 
 const PROC_SLEEP: &str = "ProcSleep";
 const WANTED_BY: &[(LockKind, &[&str])] = &[
@@ -133,10 +154,14 @@ fn session(title: &str) -> Option<Session<'_>> {
     Some(Session { database, waits, may_hold: !ended && !begins && !waits })
 }
 
-fn parts(title: &str) -> Option<(&str, &str)> {
+/// What a process calls itself, without its cluster (cluster_name), which some distributions set for each server.
+fn own_title(title: &str) -> Option<&str> {
     let own = title.strip_prefix("postgres: ")?;
-    let own = own.split_once(": ").map_or(own, |(_, own)| own);
-    let mut words = own.splitn(4, ' ');
+    Some(own.split_once(": ").map_or(own, |(_, own)| own))
+}
+
+fn parts(title: &str) -> Option<(&str, &str)> {
+    let mut words = own_title(title)?.splitn(4, ' ');
     let (_user, database, host) = (words.next()?, words.next()?, words.next()?);
     let is_host = host == "[local]" || host.ends_with(')');
     let activity = words.next().map(str::trim_end).filter(|_| is_host)?;
@@ -162,5 +187,18 @@ mod tests {
         assert_eq!(of("UPDATE waiting"), Some((true, false)));
         assert_eq!(of("idle in transaction"), Some((false, true)));
         assert_eq!(of("idle"), Some((false, false)));
+        assert_eq!(brings_about("postgres: checkpointer sales [local] idle"), None, "a user");
+    }
+
+    #[test]
+    fn a_server_s_own_processes_are_known_with_and_without_a_cluster() {
+        for cluster in ["", "15/main: "] {
+            let of = |title: &str| format!("postgres: {cluster}{title}");
+            assert!(sends(&of("walsender app 10.0.0.9(4000) streaming 0/3000148")), "{cluster}");
+            assert!(!sends(&of("walwriter ")), "{cluster}");
+            assert_eq!(brings_about(&of("checkpointer ")), Some(LockKind::Checkpoint));
+            assert_eq!(brings_about(&of("archiver last was 0001")), Some(LockKind::Archive));
+            assert_eq!(brings_about(&of("app sales [local] CHECKPOINT")), None);
+        }
     }
 }

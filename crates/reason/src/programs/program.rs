@@ -26,8 +26,10 @@ pub struct Program {
     pub question: Option<fn(&Doors, u32) -> String>,
     /// What the title of a process says of its session; none of one that serves no client.
     pub session: Option<for<'a> fn(&'a str) -> Option<Session<'a>>>,
-    /// How the title of its one process begins that brings about what others of it wait for.
-    pub brings_about: &'static [(LockKind, &'static str)],
+    /// What others of a server wait for that its one process with this title brings about.
+    pub brings_about: fn(&str) -> Option<LockKind>,
+    /// The command that lists transactions that were prepared: they hold locks, and no process has them.
+    pub prepared: Option<fn(&Doors) -> String>,
     /// The command that asks it about one kind of what it waits for inside, where that is another.
     pub question_about: fn(&Doors, LockKind) -> Option<String>,
     /// The setting by which its commits wait for a replica.
@@ -86,8 +88,8 @@ pub struct Files {
 pub struct ReplicaSetting {
     /// What it is called.
     pub name: &'static str,
-    /// How the title of a process begins that sends to a replica, of a server that has one for each.
-    pub sender: Option<&'static str>,
+    /// Whether a process with this title sends to a replica, of a server that has one for each.
+    pub sender: Option<fn(&str) -> bool>,
     /// Asks which replicas there are, and which count.
     pub question: fn(&Doors) -> String,
     /// Has commits wait for nobody.
@@ -118,7 +120,8 @@ impl Program {
         files: Files::NONE,
         question: None,
         session: None,
-        brings_about: &[],
+        brings_about: |_| None,
+        prepared: None,
         question_about: |_, _| None,
         replica: None,
         command_line: None,

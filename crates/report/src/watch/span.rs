@@ -71,9 +71,10 @@ pub(crate) fn answer(
         Failure::look(what, "`holdup ring` lists what was saved.")
     })?;
     for found in &mut span.findings {
-        let findings = replay(&state.join(FOLDER).join(&found.recording))?;
+        // It may be gone since the list was read: whoever watches makes room.
+        let findings = replay(&state.join(FOLDER).join(&found.recording)).ok();
         let is_it = |it: &Finding| it.key == found.key || is_same_trouble(&it.key, &found.key);
-        found.finding = findings.into_iter().find(is_it);
+        found.finding = findings.and_then(|it| it.into_iter().find(is_it));
     }
     Ok(span)
 }
@@ -121,7 +122,13 @@ fn of(
         }
     }
     let left_out = findings.len().saturating_sub(FOUND_MAX);
+    let worse = |one: &Found, other: &Found| {
+        let (one, other) = (one.badness, other.badness);
+        other.0.cmp(&one.0).then_with(|| other.1.total_cmp(&one.1))
+    };
+    findings.sort_by(worse);
     findings.truncate(FOUND_MAX);
+    findings.sort_by_key(|it| it.first_unix_ns);
     Ok(Span { begin_unix_ns, end_unix_ns, windows: windows.len(), findings, left_out })
 }
 

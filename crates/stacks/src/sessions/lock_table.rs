@@ -29,8 +29,10 @@ const PARTS_MAX: usize = 256;
 const MODE_AT: usize = 16;
 /// The modes that exclude each (LockConflicts of lmgr/lock.c), by bit.
 const EXCLUDED_BY: [u32; 9] = [0, 0x100, 0x180, 0x1e0, 0x1f0, 0x1d8, 0x1f8, 0x1fc, 0x1fe];
-/// Bytes of a setting that are read.
+/// Bytes of a setting that are read, with the NUL at its end.
 const SETTING_BYTES_MAX: usize = 256;
+/// The process number of a transaction that was prepared, and has no session any more (MarkAsPreparingGuts of twophase.c).
+const WITHOUT_PROCESS: u32 = 0;
 /// Types (LockTagType): those of a table, of a row or the transaction that has it, and a client's own.
 const OF_TABLE: [u8; 2] = [0, 1];
 const OF_ROW: [u8; 2] = [4, 5];
@@ -54,6 +56,16 @@ pub(super) struct Places {
 pub(super) struct Session {
     pub places: Places,
     pub number: u32,
+}
+
+/// A lock that a session waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    pub event: SessionEvent,
+    /// The numbers of the processes in the way.
+    pub holders: Vec<u32>,
+    /// A transaction that was prepared is in the way too: it has no process.
+    pub without_process: bool,
 }
 
 /// What a session waits to lock.
@@ -85,31 +97,36 @@ impl Session {
         bytes(event, memory).map(u32::from_le_bytes)
     }
 
-    /// The value of the setting that has it wait so; none if that is empty, or cannot be read.
+    /// The value of the setting that has it wait so; none if that is empty, cannot be read, or is no plain text that was read whole: it is
+    /// printed as the value to go back to.
     pub(super) fn setting(&self, pid: u32, event: SessionEvent) -> Option<String> {
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         let is_its = event == SessionEvent::Replica;
         let text = is_its.then(|| word(self.places.standbys, &mut memory)).flatten()?;
-        memory::text(pid, text, SETTING_BYTES_MAX)
+        // A text of that length was cut there: with a NUL within the limit it would be shorter.
+        let is_whole = |text: &String| text.len() < SETTING_BYTES_MAX;
+        let is_plain = |text: &String| !text.chars().any(char::is_control);
+        memory::text(pid, text, SETTING_BYTES_MAX).filter(is_whole).filter(is_plain)
     }
 
-    /// What it waits to lock, and the numbers of the processes in its way; none if that cannot be read, or is over.
-    pub(super) fn lock(&self, memory: &mut Memory<'_>) -> Option<(Option<SessionEvent>, Vec<u32>)> {
+    /// What it waits to lock, and who is in its way; none if that cannot be read, or is over.
+    pub(super) fn lock(&self, memory: &mut Memory<'_>) -> Option<Lock> {
         let wanted = self.wanted(memory)?;
         let lock: [u8; LOCK_BYTES] = bytes(wanted.lock, memory)?;
         let (of, method) = (lock[TYPE_AT], lock[TYPE_AT + 1]);
         if of > TYPE_MAX || !METHODS.contains(&method) {
             return None;
         }
-        let holders = wanted.in_its_way(u64_at(&lock, LIST_AT as usize + 8), memory)?;
+        let first = u64_at(&lock, LIST_AT as usize + 8);
+        let (holders, without_process) = wanted.in_its_way(first, memory)?;
         let still = self.wanted(memory)?;
-        let kind = match of {
+        let event = match of {
             of if OF_TABLE.contains(&of) => SessionEvent::TableLock,
             of if OF_ROW.contains(&of) => SessionEvent::RowLock,
             ADVISORY => SessionEvent::AdvisoryLock,
             _ => SessionEvent::OtherLock,
         };
-        (still.lock == wanted.lock).then_some((Some(kind), holders))
+        (still.lock == wanted.lock).then_some(Lock { event, holders, without_process })
     }
 
     fn wanted(&self, memory: &mut Memory<'_>) -> Option<Wanted> {
@@ -133,14 +150,16 @@ impl Session {
 }
 
 impl Wanted {
-    /// Who has a mode that excludes the wanted one; if nobody has, who waits for such a one and came before.
-    fn in_its_way(&self, first: u64, memory: &mut Memory<'_>) -> Option<Vec<u32>> {
-        let (mut holders, mut before) = (Vec::new(), Vec::new());
+    /// Who has a mode that excludes the wanted one, and whether somebody without a process has; if nobody has, who waits for such a one
+    /// and came before.
+    fn in_its_way(&self, first: u64, memory: &mut Memory<'_>) -> Option<(Vec<u32>, bool)> {
+        let (mut holders, mut before, mut without_process) = (Vec::new(), Vec::new(), false);
         let own: [u8; PART_BYTES] = bytes(self.own_part, memory)?;
-        let (head, mut link, mut came_before) = (self.lock + LIST_AT, first, true);
+        let (head, mut link, mut came_before) = (self.lock.checked_add(LIST_AT)?, first, true);
         for _ in 0..PARTS_MAX {
             if link == head {
-                return Some(if holders.is_empty() { before } else { holders });
+                let is_held = without_process || !holders.is_empty();
+                return Some((if is_held { holders } else { before }, without_process));
             }
             let at = link.checked_sub(LINK_AT)?;
             let part: [u8; PART_BYTES] = bytes(at, memory)?;
@@ -152,9 +171,12 @@ impl Wanted {
             let is_other =
                 entry != self.entry && part[LEADER_AT..MODES_AT] != own[LEADER_AT..MODES_AT];
             if is_other && u32_at(&part, MODES_AT) & self.excluded_by != 0 {
-                holders.extend(self.number(entry, memory));
+                match self.number(entry, memory)? {
+                    WITHOUT_PROCESS => without_process = true,
+                    number => holders.push(number),
+                }
             } else if is_other && came_before && self.waits_too(entry, memory) {
-                before.extend(self.number(entry, memory));
+                before.push(self.number(entry, memory)?);
             }
             link = u64_at(&part, LINK_AT as usize + 8);
         }
@@ -163,17 +185,17 @@ impl Wanted {
 
     /// Whether another session waits for the same lock, in a mode that excludes the wanted one.
     fn waits_too(&self, entry: u64, memory: &mut Memory<'_>) -> bool {
-        let fields: Option<[u8; MODE_AT + 4]> = bytes(entry + self.pointers_at, memory);
+        let at = entry.checked_add(self.pointers_at);
+        let fields: Option<[u8; MODE_AT + 4]> = at.and_then(|at| bytes(at, memory));
         fields.is_some_and(|fields| {
             let mode = 1_u32.checked_shl(u32_at(&fields, MODE_AT)).unwrap_or(0);
             u64_at(&fields, 0) == self.lock && mode & self.excluded_by != 0
         })
     }
 
-    /// The process of an entry; none of a transaction that was prepared and has no session any more.
+    /// The process of an entry.
     fn number(&self, entry: u64, memory: &mut Memory<'_>) -> Option<u32> {
-        let number: [u8; 4] = bytes(entry + self.number_at, memory)?;
-        Some(u32_at(&number, 0)).filter(|number| *number != 0)
+        bytes(entry.checked_add(self.number_at)?, memory).map(u32::from_le_bytes)
     }
 }
 

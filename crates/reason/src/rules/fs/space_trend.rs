@@ -1,7 +1,8 @@
 //! fs.space_trend: a file system fills, and at this rate it is full within a day.
 //!
-//! Of space and of inodes alike. Who fills it is who has a file open there whose place of writing has moved most since the window
-//! before; else who wrote most of its disk in this one. Must not: name a writer that was not seen to write.
+//! Of space and of inodes alike. Who fills the space is who has a file open there whose place of writing has moved most since the window
+//! before. Must not: name a writer that was not seen to write there. Rejected: who wrote most to the disk (a database that writes in place
+//! fills nothing, and may be on another file system of it).
 
 use crate::facts::{Resource, ThreadRef};
 use crate::graph::end::End;
@@ -100,37 +101,36 @@ struct Filler {
 }
 
 fn filler(measures: &Measures<'_>, trend: &Trend<'_>) -> Option<Filler> {
-    let window = trend.end.per_second * measures.wall_seconds();
-    let enough = if trend.usage.of == Resource::Space { WROTE_MIN.value * window } else { 0.0 };
-    let is_enough = |bytes: u64| bytes > 0 && bytes as f64 >= enough;
     let usage = trend.usage;
-    let most = (0..usage.moved.len()).max_by_key(|at| usage.moved[*at]);
-    let most = most.filter(|at| is_enough(usage.moved[*at]));
-    if let Some((who, path, moved)) =
-        most.and_then(|at| Some((usage.writers.get(at)?, usage.files.get(at)?, usage.moved[at])))
-    {
-        let said = format!(
-            "{} wrote {} to {path} since the window before.",
-            words::who(who),
-            words::bytes(moved as f64),
-        );
-        return Some(Filler { who: who.clone(), said });
+    // Bytes that were written say nothing of who makes files.
+    if usage.of != Resource::Space {
+        return None;
     }
-    let model = measures.model;
-    let disk = model.disk.of_file_system(trend.usage.dev)?;
-    let uses = model.disk.used.iter().filter(|it| it.dev == disk.dev);
-    let used = uses.max_by_key(|it| it.write_bytes)?;
-    is_enough(used.write_bytes).then_some(())?;
-    let is_kernels = model.threads.identity(&used.process).is_some_and(|known| known.kernel);
-    (!is_kernels).then(|| Filler {
-        said: format!(
-            "{} wrote {} to {} in this window, the most of all.",
-            words::who(&used.process),
-            words::bytes(used.write_bytes as f64),
-            disk.name
-        ),
-        who: used.process.clone(),
-    })
+    let enough = WROTE_MIN.value * trend.end.per_second * measures.wall_seconds();
+    let most = (0..usage.moved.len()).max_by_key(|at| usage.moved[*at])?;
+    let moved = usage.moved[most];
+    if moved == 0 || (moved as f64) < enough {
+        return None;
+    }
+    let (who, path) = (usage.writers.get(most)?, usage.files.get(most)?);
+    // Whoever inherits a descriptor shares its place with whom it has it from, and of a file that is open twice each place is compared with
+    // either's: which of them wrote is not seen.
+    let same =
+        usage.files.iter().zip(&usage.moved).filter(|(file, moved)| *file == path && **moved > 0);
+    let twice = usage
+        .files
+        .iter()
+        .zip(&usage.writers)
+        .filter(|(file, by)| *file == path && by.pid == who.pid);
+    if same.count() > 1 || twice.count() > 1 {
+        return None;
+    }
+    let said = format!(
+        "{} wrote {} to {path} since the window before.",
+        words::who(who),
+        words::bytes(moved as f64),
+    );
+    Some(Filler { who: who.clone(), said })
 }
 
 #[cfg(test)]
@@ -186,8 +186,18 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_several_share_names_none_of_them() {
+        let mut usage = usage(Resource::Space, 9 << 20);
+        usage.files[0] = "/scratch/filler".into();
+        usage.moved[0] = 9 << 20;
+        let found = found(usage, 9, mounted());
+        assert_eq!(found[0].key, "fs.space_trend on file system /scratch");
+    }
+
+    #[test]
     fn inodes_end_as_space_does() {
-        let found = found(usage(Resource::Inodes, 0), 9, mounted());
+        let found = found(usage(Resource::Inodes, 9 << 20), 9, mounted());
+        assert_eq!(found[0].key, "fs.space_trend on file system /scratch", "bytes make no files");
         assert!(found[0].title.starts_with("/scratch has no inode left in"), "{}", found[0].title);
         assert!(
             found[0].title.ends_with("120,000 of 200,000 inodes are left"),

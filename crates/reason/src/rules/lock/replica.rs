@@ -4,7 +4,7 @@
 //! waits, or by the functions on its stack. Whether a process of the server sends to a replica at all is in the titles of its processes, if it
 //! has one for each. Must not: say why a replica does not answer, which is on another host, or that one is missing where titles do not tell.
 
-use crate::facts::SessionWait;
+use crate::facts::{SessionWait, Thread};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::doors;
@@ -55,27 +55,36 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     Some(Match::new(by, Proof::Read, explain))
 }
 
-/// What the server's memory said of the wait.
-fn read<'m>(measures: &Measures<'m>, end: &End) -> Option<&'m SessionWait> {
+/// What the server's memory said of the wait that names an end.
+pub(super) fn read<'m>(measures: &Measures<'m>, end: &End) -> Option<&'m SessionWait> {
     let link = &end.links[end.named];
     let read = session_wait::reading(measures.model, &link.who, link.since_ns, link.end_ns);
     read.map(|(read, _)| read)
 }
 
-/// Who sends to a replica, as a sentence; empty where the server's processes do not tell.
+/// Who sends to a replica, as a sentence; empty where the server's processes do not say that, or were not seen.
 fn sender(measures: &Measures<'_>, end: &End, setting: &ReplicaSetting) -> String {
     let threads = &measures.model.threads;
-    let Some(title) = setting.sender else { return String::new() };
-    let parent = threads.identity(&end.links[end.named].who).map(|it| it.parent_pid);
-    let sends = threads
-        .by_id
-        .values()
-        .find(|it| Some(it.parent_pid) == parent && it.command.starts_with(title));
-    match sends {
-        Some(it) => {
-            format!(" {} sends to a replica, which has not said so.", words::who(&it.thread))
+    let session = threads.identity(&end.links[end.named].who).filter(|it| it.parent_pid != 0);
+    let Some((sends, session)) = setting.sender.zip(session) else { return String::new() };
+    let has_ended = |it: &Thread| {
+        threads.exits.iter().any(|(_, exit)| threads.is_same(&exit.thread, &it.thread))
+    };
+    let of_server = |it: &&Thread| {
+        it.parent_pid == session.parent_pid && it.executable == session.executable && !has_ended(it)
+    };
+    // Each server has a process for its checkpoints: where that was not seen, others were not either.
+    let all_seen = |it: &Thread| programs::brings_about(&it.command, Some(LockKind::Checkpoint));
+    let mut others = threads.by_id.values().filter(of_server);
+    match others.clone().find(|it| sends(&it.command)) {
+        Some(it) => format!(
+            " {} sends to a replica; whether it is one that counts is not seen.",
+            words::who(&it.thread)
+        ),
+        None if others.any(all_seen) => {
+            " No process of the server sends to a replica: none is connected.".to_string()
         }
-        None => " No process of the server sends to a replica: none is connected.".to_string(),
+        None => String::new(),
     }
 }
 
@@ -172,6 +181,16 @@ mod tests {
         let found =
             found(SessionEvent::Replica, "postgres: walsender app 10.0.0.9(4000) streaming");
         assert!(found[0].text.contains("postgres 30 sends to a replica"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_cluster_hides_no_sender_and_where_processes_were_not_seen_none_is_missed() {
+        let text = |other: &str| found(SessionEvent::Replica, other)[0].text.clone();
+        let sends = text("postgres: 15/main: walsender app 10.0.0.9(4000) streaming 0/3000148");
+        assert!(sends.contains("whether it is one that counts is not seen"), "{sends}");
+        assert!(text("postgres: 15/main: checkpointer ").contains("none is connected"));
+        let unseen = text("postgres: 15/main: app sales [local] idle");
+        assert!(!unseen.contains("none is connected"), "{unseen}");
     }
 
     #[test]

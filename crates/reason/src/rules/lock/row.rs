@@ -4,20 +4,24 @@
 //! it: the waiter sleeps on a semaphore, a latch or a condition of the program. Two facts make it such a lock: the waiter
 //! serves a client that is owed an answer, and whoever let it go (or holds what it waits for) serves another client, whose next
 //! word it waits for meanwhile: it is idle in its transaction. Or the server's own functions say which kind of lock it is: then
-//! it is one even if nobody outside the server can tell who has it. Where the server's own table of locks was read, that says both. Must not: claim any other lock whose holder works or was not
+//! it is one even if nobody outside the server can tell who has it. Where the server's own table of locks was read, that says both, and how many
+//! have it: of several to end one frees nothing by itself, so no end is offered. Must not: claim any other lock whose holder works or was not
 //! seen. Rejected: the program's name (a server of one's own has locks too).
 
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::doors;
 use crate::measure::own_functions::stands_in;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs;
 use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
+use crate::rules::lock::replica;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
@@ -125,24 +129,61 @@ fn ask_the_server(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
     )
 }
 
-/// The kind of lock is known, and not who has it.
+/// How many the server's table names, transactions without a process among them; none if it was not read, or names nobody.
+fn named_by_table(measures: &Measures<'_>, end: &End) -> Option<usize> {
+    let read = replica::read(measures, end)?;
+    let count = read.holders.len() + usize::from(read.held_without_process);
+    (count > 0).then_some(count)
+}
+
+/// Which transactions are prepared, asked of the server.
+fn ask_for_prepared(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
+    let (server, model) = (&end.links[end.named].who, measures.model);
+    let prepared = programs::of(program).and_then(|it| it.prepared);
+    let question = prepared.map(|prepared| prepared(&doors::of(model, server.pid)));
+    let text = format!(
+        "ask {program} which transactions are prepared; then commit or roll back by its name the one that holds it"
+    );
+    Remedy::to(text).ask(
+        Question::Program,
+        server,
+        question.unwrap_or_else(|| ask::question(model, server.pid)),
+    )
+}
+
+/// The kind of lock is known, and no session that has it.
 fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'_>) -> Wording {
     let program = measures.model.threads.process_name(server);
     let longest = wait_words::longest(measures, end);
     let lock = named_lock(measures, end);
     let place = end.function(measures.model).map_or_else(String::new, |it| format!(", in {it}()"));
     let count = end.count as usize;
+    let is_prepared = replica::read(measures, end).is_some_and(|read| read.held_without_process);
+    let (who, held, remedy) = match is_prepared {
+        true => (
+            " that a prepared transaction holds",
+            "A transaction that was prepared has the lock until it is committed or rolled back by its name; no session has it"
+                .to_string(),
+            ask_for_prepared(measures, &program, end),
+        ),
+        false => (
+            "",
+            format!(
+                "Another session of it has the lock until its transaction ends; nothing outside {program} tells which"
+            ),
+            ask_the_server(measures, &program, end),
+        ),
+    };
     Wording {
-        title: format!("{} waits for {lock} inside {program}", loss.victim),
+        title: format!("{} waits for {lock} inside {program}{who}", loss.victim),
         text: format!(
-            "{} pass in {} inside {program}{place}; the longest {}. Another session of it has the lock until its \
-             transaction ends; nothing outside {program} tells which.",
+            "{} pass in {} inside {program}{place}; the longest {}. {held}.",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(count, "wait", "waits"),
             wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence: wait_words::wait_evidence(loss.seconds, count, &longest, "the lock"),
-        remedy: vec![ask_the_server(measures, &program, end)],
+        remedy: vec![remedy],
     }
 }
 
@@ -201,21 +242,30 @@ fn explain(
         None => does_itself(measures, end, by),
     };
     let idle = if session(end).is_some() { ": it is idle in its transaction" } else { "" };
-    let source = "sched_switch, TCP clocks of both ends";
+    let (holders, source) = match named_by_table(measures, end) {
+        Some(count) => (count, "the server's table of locks"),
+        None => (end.holders.len(), "sched_switch, TCP clocks of both ends"),
+    };
+    // Only the table says that others have it at the same time: else one may have followed another.
+    let several = named_by_table(measures, end).filter(|count| *count > 1);
+    let others = several.map_or_else(String::new, |count| {
+        format!(" It is one of {count} that hold it, or wait before it: if it lets go, others are still in the way.")
+    });
+    let let_go = several.is_none().then(|| let_go(end, by, client)).flatten();
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
-    evidence.push(Evidence::new("sessions that hold it", end.holders.len() as f64, "1", source));
+    evidence.push(Evidence::new("sessions that hold it", holders as f64, "1", source));
     let lock = named_lock(measures, end);
     Wording {
         title: format!("{} waits for {lock} inside {program} that {who} holds", loss.victim),
         text: format!(
-            "{} pass in {} inside {program}; the longest {}. {who} {held}{idle}.",
+            "{} pass in {} inside {program}; the longest {}. {who} {held}{idle}.{others}",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
             wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
-        remedy: [Some(ask_the_server(measures, &program, end)), let_go(end, by, client)]
+        remedy: [Some(ask_the_server(measures, &program, end)), let_go]
             .into_iter()
             .flatten()
             .collect(),
@@ -348,6 +398,10 @@ mod tests {
 
     /// Session 20, of which the server's table says that 30 is in its way, which `holder` does.
     fn by_table(holder: fn(ObjectRef) -> Fact) -> Finding {
+        said_by_table(SessionWait { holders: vec![30], ..SessionWait::default() }, holder)
+    }
+
+    fn said_by_table(read: SessionWait, holder: fn(ObjectRef) -> Fact) -> Finding {
         let mut facts = facts(None, holder);
         facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
         facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
@@ -356,7 +410,7 @@ mod tests {
             identity(Thread { thread, parent_pid: 5, ..Thread::default() })
         }));
         let event = Some(SessionEvent::AdvisoryLock);
-        let read = SessionWait { pid: 20, event, holders: vec![30], setting: None };
+        let read = SessionWait { pid: 20, event, ..read };
         facts.push(Fact { at_ns: END_NS / 2, body: Body::SessionWait(read) });
         let report = explain(facts);
         let row = |finding: &&Finding| finding.code == "lock.row";
@@ -371,6 +425,25 @@ mod tests {
         assert_eq!((found.culprit.pid, found.remedy.len()), (Some(30), 2));
         let rests = by_table(waits_for_its_client);
         assert!(rests.text.contains("idle in its transaction"), "{}", rests.text);
+    }
+
+    #[test]
+    fn of_several_that_hold_it_no_one_is_to_be_ended() {
+        let read = SessionWait { holders: vec![30, 31], ..SessionWait::default() };
+        let found = said_by_table(read, waits_for_its_client);
+        assert_eq!((found.culprit.pid, found.remedy.len()), (Some(30), 1), "the question alone");
+        assert!(found.text.contains("one of 2 that hold it"), "{}", found.text);
+        let count = found.evidence.iter().find(|it| it.fact == "sessions that hold it");
+        assert_eq!(count.map(|it| it.value), Some(2.0));
+    }
+
+    #[test]
+    fn a_prepared_transaction_holds_it_and_no_session_is_named() {
+        let read = SessionWait { held_without_process: true, ..SessionWait::default() };
+        let found = said_by_table(read, waits_for_its_client);
+        assert_eq!((found.culprit.pid, found.remedy.len()), (None, 1));
+        assert!(found.title.ends_with("that a prepared transaction holds"), "{}", found.title);
+        assert!(found.remedy[0].text.contains("which transactions are prepared"));
     }
 
     #[test]

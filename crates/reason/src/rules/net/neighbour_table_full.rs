@@ -25,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Why the packet went no further (SKB_DROP_REASON_NEIGH_CREATEFAIL).
 const REASON: &str = "NEIGH_CREATEFAIL";
+/// Why the packets went no further that an entry was made for (SKB_DROP_REASON_NEIGH_FAILED).
+const NOBODY_ANSWERED: &str = "NEIGH_FAILED";
 /// No entry (include/uapi/linux/neighbour.h).
 const NUD_NONE: u16 = 0;
 /// Room is made in steps of this.
@@ -34,7 +36,7 @@ const ROOMIER: u64 = 4;
 static MOST: Threshold = Threshold::new(
     0.5,
     "1",
-    "of the packets that found no entry, those of one process: it is who asks for the most addresses",
+    "of the packets that found no entry or no answer, those of one process: it is who asks for the most addresses",
     "chosen: more than all others together",
 );
 
@@ -157,10 +159,14 @@ fn has_no_entry(measures: &Measures<'_>, waits: &Losing<'_>) -> bool {
     of_reason(measures.model, REASON).any(|it| (it.netns, it.index) == (netns, hop.index))
 }
 
-/// The process whose packets most of those without an entry are, and how many addresses they went to.
+/// The process whose packets most of those without an entry are, or for whose address nobody answered, and how many addresses they went to: both kinds
+/// take entries, and the flows of one may leave no room to keep the other's.
 fn filler(measures: &Measures<'_>, is_v6: bool) -> Option<(ThreadRef, usize)> {
     let flows = || {
-        let all = of_reason(measures.model, REASON).flat_map(|kind| &kind.flows);
+        let all = [REASON, NOBODY_ANSWERED]
+            .into_iter()
+            .flat_map(|reason| of_reason(measures.model, reason))
+            .flat_map(|kind| &kind.flows);
         all.filter(move |flow| flow.to.ip().to_canonical().is_ipv6() == is_v6)
     };
     let mut by: BTreeMap<u32, (&ThreadRef, u64, usize)> = BTreeMap::new();
@@ -189,7 +195,7 @@ fn wording(
     let packets: u64 = losing.iter().flat_map(|it| &it.dropped).map(|it| it.flow.packets).sum();
     let by = match filler {
         Some((who, addresses)) => format!(
-            " {} sent to {addresses} or more addresses that found no room.",
+            " {} sent to {addresses} or more addresses that found no room, or that nobody has.",
             words::who(who)
         ),
         None => String::new(),

@@ -7,7 +7,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::{Action, ActionKind, Question};
+use crate::rules::action::Question;
 use crate::rules::trend::{
     LEFT_MAX, PRESSING, SEEN_MIN, SEEN_SHARE, STEADY_MIN, Trend, Words, trends,
 };
@@ -46,20 +46,18 @@ fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
 
 fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>> {
     let who = trend.usage.process.as_ref()?;
-    let (pid, limit, twice) = (who.pid, trend.end.limit, trend.twice());
-    let mut action = Action::set(ActionKind::ResourceLimit, who, twice, limit);
-    action.target.key = Some("RLIMIT_NOFILE".into());
+    let (pid, twice) = (who.pid, trend.twice());
     let remedy = vec![
         Remedy::to("see what it has open most of").ask(
             Question::State,
             who,
             format!("ls -l /proc/{pid}/fd | sed 's/.*-> //' | sort | uniq -c | sort -n | tail"),
         ),
-        Remedy::to("give it more time: twice as many, until it is started anew").set(
-            action,
-            format!("prlimit --pid {pid} --nofile={twice}:"),
-            format!("prlimit --pid {pid} --nofile={limit}:"),
-        ),
+        // The hard limit is not known here, and where it is the same the soft one alone cannot be raised.
+        Remedy::to(format!(
+            "give it more time, until it is started anew: raise both its limits to {twice}, after `prlimit --pid {pid} --nofile` has shown \
+             what they are"
+        )),
     ];
     let name = words::who(who);
     let words = Words {

@@ -1,10 +1,11 @@
 //! What a database's process waits for inside the server: the session that has the lock, or that waits before this one, as the server's own
 //! table of locks was read; else the one process of the server that brings it about.
 //!
-//! It beats who ended the wait, and what sessions say of themselves. Of several the first that lives. Must not: guess where the server's memory
+//! It beats who ended the wait, and what sessions say of themselves. Of several the first that lives. A transaction that was prepared has a lock and no
+//! process: then nobody is named, whatever other sessions say of themselves. Must not: guess where the server's memory
 //! was not read (owed/session_lock.rs).
 
-use crate::facts::ThreadRef;
+use crate::facts::{SessionEvent, SessionWait, ThreadRef};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::ways::way::Way;
@@ -18,14 +19,28 @@ pub(super) static WAY: Way = Way {
     because: "the server's own table of locks says that it is in the way",
     of: &[WaitClass::FutexWait],
     thresholds: &[],
-    follow: |at| holder(at.index, at.wait).map(Next::Thread),
+    follow: |at| {
+        let (index, wait) = (at.index, at.wait);
+        let (read, event) =
+            session_wait::reading(index.model, &wait.thread, wait.begin_ns, wait.end_ns)?;
+        let found = holder(index, wait, read, event).map(Next::Thread);
+        found.or_else(|| read.held_without_process.then_some(Next::Nobody))
+    },
 };
 
-/// The server numbers processes as its container does, and all of them have one parent.
-fn holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    let (read, event) =
-        session_wait::reading(index.model, &wait.thread, wait.begin_ns, wait.end_ns)?;
-    let siblings = index.families.living_children(index.families.parent_of(wait.thread.pid)?);
+/// The server numbers processes as its container does, and all of them have one parent, which may have begun other programs, and run the same.
+fn holder(
+    index: &Index<'_>,
+    wait: &WaitSpan,
+    read: &SessionWait,
+    event: SessionEvent,
+) -> Option<ThreadRef> {
+    let waiter = index.model.threads.identity(&wait.thread)?;
+    let mut siblings = index.families.living_children(index.families.parent_of(wait.thread.pid)?);
+    siblings.retain(|sibling| {
+        let known = index.model.threads.identity(sibling);
+        known.is_some_and(|it| it.executable == waiter.executable)
+    });
     let is_numbered = |sibling: &&ThreadRef, number: u32| {
         let known = index.model.threads.identity(sibling);
         known.and_then(|it| it.inner_pid).unwrap_or(sibling.pid) == number
@@ -45,19 +60,24 @@ mod tests {
     use crate::graph::ways::scenes::{NO_ARGS, child, led, of_ten, place, stands};
     use crate::rules::scenes::LOOK_NS;
 
-    /// Session 10, which waits for a lock that these have, as the server numbers them; its siblings are 30 and 31.
+    /// Session 10, which waits for a lock that these have, as the server numbers them; its siblings are 30 and 31, and 32, which is another
+    /// program.
     fn waits(holders: Vec<u32>, at_ns: Ns) -> (&'static str, Option<u32>) {
-        let wait = SessionWait {
-            pid: 10,
-            event: Some(SessionEvent::RowLock),
-            holders,
-            ..SessionWait::default()
-        };
+        waits_so(SessionWait { holders, ..SessionWait::default() }, at_ns)
+    }
+
+    fn waits_so(wait: SessionWait, at_ns: Ns) -> (&'static str, Option<u32>) {
+        let wait = SessionWait { pid: 10, event: Some(SessionEvent::RowLock), ..wait };
+        let mut other = child(32, 5);
+        if let Body::Thread(thread) = &mut other.body {
+            thread.executable = "/usr/bin/other".into();
+        }
         led(vec![
             child(10, 5),
             child(30, 5),
             child(31, 5),
             child(40, 6),
+            other,
             Fact { at_ns, body: Body::SessionWait(wait) },
             stands(of_ten(10), place("epoll_wait", NO_ARGS, None)),
         ])
@@ -68,6 +88,19 @@ mod tests {
         assert_eq!(waits(vec![31], LOOK_NS + 1), ("session table", Some(31)));
         assert_eq!(waits(vec![40, 30], LOOK_NS / 2), ("session table", Some(30)));
         assert_ne!(waits(vec![40], LOOK_NS / 2).0, "session table", "another server's");
+        assert_eq!(waits(vec![32, 31], LOOK_NS / 2), ("session table", Some(31)), "a session");
+        assert_ne!(waits(vec![32], LOOK_NS / 2).0, "session table", "another program");
         assert_ne!(waits(Vec::new(), LOOK_NS / 2).0, "session table");
+    }
+
+    #[test]
+    fn of_a_prepared_transaction_nobody_is_named_and_a_session_beside_it_is() {
+        let prepared = |holders: Vec<u32>| {
+            let wait =
+                SessionWait { holders, held_without_process: true, ..SessionWait::default() };
+            waits_so(wait, LOOK_NS / 2)
+        };
+        assert_eq!(prepared(Vec::new()), ("inside a server", None));
+        assert_eq!(prepared(vec![30]), ("session table", Some(30)));
     }
 }
