@@ -54,21 +54,28 @@ struct History {
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub struct Foresight {
+    /// Of which start of the host the readings are; empty if that is not known yet.
+    boot_id: String,
     all: Vec<History>,
     /// As of the last window.
     trends: Vec<Usage>,
 }
 
 impl Foresight {
-    /// With what was known of trends when a look ended that this one goes on with: what is open is not forgotten by a restart.
-    pub fn with(trends: Vec<Usage>) -> Self {
+    /// With what was known of trends when a look of the same start of the host ended: what is open is not forgotten by a restart.
+    pub fn with(trends: Vec<Usage>, boot_id: String) -> Self {
         let history = |usage: Usage| History {
             of: Key::of(&usage),
             readings: usage.readings(),
             before: usage,
             missed: 0,
         };
-        Self { all: trends.into_iter().map(history).collect(), trends: Vec::new() }
+        Self { boot_id, all: trends.into_iter().map(history).collect(), trends: Vec::new() }
+    }
+
+    /// Of which start of the host that is.
+    pub fn boot_id(&self) -> &str {
+        &self.boot_id
     }
 
     /// What shows a trend, as of the last window.
@@ -78,6 +85,12 @@ impl Foresight {
 
     /// Takes the readings of a window, and gives those that show a trend, with what was before.
     pub(crate) fn take(&mut self, model: &Model) -> Vec<Usage> {
+        // Another start has another clock: what was read before it is of no use.
+        let boot_id = model.look.boot_id();
+        if self.boot_id != boot_id {
+            self.all.clear();
+            self.boot_id = boot_id.into();
+        }
         self.all.iter_mut().for_each(|history| history.missed += 1);
         self.trends.clear();
         // They come in the same order again, but for a few.
@@ -111,7 +124,7 @@ impl Foresight {
 impl History {
     fn add(&mut self, at_ns: Ns, used: u64, limit: u64) {
         self.missed = 0;
-        // A host that was started anew has another clock: what was read before it is of no use.
+        // Of a clock that went back nothing before it is of use.
         if self.readings.last().is_some_and(|last| last.at_ns >= at_ns) {
             self.readings.clear();
         }
@@ -207,11 +220,13 @@ mod tests {
         for at in 1..=5 {
             before.take(&window(at * 10 * SECOND, at * 10_000, 0));
         }
-        let mut after = Foresight::with(before.trends().to_vec());
+        let mut after = Foresight::with(before.trends().to_vec(), String::new());
         assert_eq!(after.take(&window(61 * SECOND, 60_500, 0)).len(), 1);
         assert!(Foresight::default().take(&window(61 * SECOND, 60_500, 0)).is_empty());
-        let mut booted = Foresight::with(before.trends().to_vec());
+        let mut booted = Foresight::with(before.trends().to_vec(), String::new());
         assert!(booted.take(&window(5 * SECOND, 60_500, 0)).is_empty());
+        let mut booted = Foresight::with(before.trends().to_vec(), "another".into());
+        assert!(booted.take(&window(61 * SECOND, 60_500, 0)).is_empty(), "however long ago");
     }
 
     #[test]
@@ -222,7 +237,8 @@ mod tests {
         }
         let mut torn = before.trends().to_vec();
         (torn[0].files, torn[0].positions) = (Vec::new(), Vec::new());
-        let moved = |known| Foresight::with(known).take(&window(61 * SECOND, 60_500, 9_000));
+        let moved =
+            |known| Foresight::with(known, String::new()).take(&window(61 * SECOND, 60_500, 9_000));
         assert_eq!(moved(before.trends().to_vec())[0].moved, [8_000]);
         assert_eq!(moved(torn)[0].moved, [0]);
     }
@@ -242,7 +258,7 @@ mod tests {
             let end = end.expect("it is full");
             assert!(is_full(end.used, end.limit) && end.latest_seconds < 1.0, "{end:?}");
             if at == 200 {
-                foresight = Foresight::with(foresight.trends().to_vec());
+                foresight = Foresight::with(foresight.trends().to_vec(), String::new());
             }
         }
         assert_eq!(

@@ -1,8 +1,8 @@
 //! FINDINGS -> PEOPLE. The binary `holdup`: flags, the one event loop, text, JSON, page, documents.
 //!
 //! `flags` says what is wanted, `main_loop` gets the facts and the report, `text`, `page` and serde tell it,
-//! `output` delivers it. This file alone decides the exit status and prints failures. It must not
-//! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
+//! `output` delivers it. Commands of their own do the same in their files (`surface`), and say their exit status; that of a look or a
+//! recording is decided here, where alone failures are printed. It must not hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
 mod demo;
 mod diff;

@@ -31,7 +31,7 @@ const ADDRESSES_MAX: usize = 16;
 /// Connections of a host from which on they are counted in each window: a fourteenth of the ports that there are
 /// by default.
 const CONNECTIONS_MIN: u64 = 2_000;
-/// And up to which: each is a message of the kernel's, some 2 us, three times over.
+/// And up to which: each is a message of the kernel's in every walk, and there is one walk for each address that is counted.
 const CONNECTIONS_MAX: u64 = 50_000;
 /// Parts that connections are divided into, by port, to find the address that most of a part go to.
 const PARTS: usize = 64;

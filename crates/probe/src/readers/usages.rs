@@ -44,7 +44,7 @@ const DAY_SECONDS: f64 = 86_400.0;
 /// See the head of the file.
 pub(super) struct Usages {
     mounts: Vec<Mount>,
-    /// As the window began.
+    /// File systems as the window began, which is as the one before ended.
     before: Vec<Usage>,
 }
 
@@ -55,7 +55,7 @@ impl Reader for Usages {
     }
 
     fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
-        if look.goes_on {
+        if look.goes_on && self.before.is_empty() {
             self.before = file_systems(&look.roots, &self.mounts);
         }
         Ok(())
@@ -69,10 +69,11 @@ impl Reader for Usages {
         let ran = ran(facts);
         let at_ns = now();
         let mut all = file_systems(&look.roots, &self.mounts);
+        let before = std::mem::replace(&mut self.before, all.clone());
         let mut open = None;
         for usage in all.iter_mut().filter(|usage| usage.of == Resource::Space) {
             let is_it = |it: &&Usage| it.of == usage.of && it.dev == usage.dev;
-            let before = self.before.iter().find(is_it).map_or(usage.used, |it| it.used);
+            let before = before.iter().find(is_it).map_or(usage.used, |it| it.used);
             let grown = usage.used.saturating_sub(before) as f64;
             let room = usage.limit.saturating_sub(usage.used) as f64;
             if grown > 0.0 && room * seconds < DAY_SECONDS * grown {

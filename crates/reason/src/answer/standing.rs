@@ -204,10 +204,8 @@ fn is_at(measures: &Measures<'_>, client: u32, ino: u64) -> bool {
         wait.thread.pid == client && is_it && !is_loop
     };
     let look = &measures.model.look;
-    let within = |wait: &WaitSpan| {
-        wait.end_ns.min(look.end_ns).saturating_sub(wait.begin_ns.max(look.begin_ns))
-    };
-    let spent: Ns = measures.waits().filter(at).map(within).sum();
+    let waits = measures.waits().filter(at);
+    let spent: Ns = waits.map(|wait| wait.within_ns(look.begin_ns, look.end_ns)).sum();
     spent as f64 / 1e9 >= ALL_THE_TIME * measures.wall_seconds()
 }
 

@@ -276,8 +276,9 @@ pub struct TapReader {
     pub process: ThreadRef,
 }
 
-/// Connections of a network namespace to one address, where somebody was refused another for want of a port. Sources: sock_diag,
-/// /proc/sys/net/ipv4 of that namespace.
+/// Connections of a network namespace to one address, where somebody was refused another for want of a port, or where a look that goes on
+/// sees many. Of several local addresses, each of which has all ports, those of the one with the most. Sources: sock_diag, /proc/sys/net/ipv4 of
+/// that namespace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortUse {
     /// Network namespace inode.

@@ -34,6 +34,11 @@ pub struct Look {
 }
 
 impl Look {
+    /// Of which start of the host it is; empty if that was not read.
+    pub fn boot_id(&self) -> &str {
+        &self.host.boot_id
+    }
+
     /// Length of the window, seconds.
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9

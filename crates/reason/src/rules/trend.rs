@@ -111,10 +111,7 @@ fn wording(end: &Exhaustion, words: Words) -> Wording {
         true => {
             format!("It grew by {rate}, steadily for {seen}, until there was no more. {}", words.by)
         }
-        false => format!(
-            "It has grown by {rate}, steadily for the last {seen}. Nobody waits for it yet. {}",
-            words.by
-        ),
+        false => format!("It has grown by {rate}, steadily for the last {seen}. {}", words.by),
     };
     let evidence =
         |fact: &str, value: f64, unit: &str| Evidence::new(fact, value, unit, words.source);

@@ -196,7 +196,7 @@ fn run(named: Named) -> Result<(), Failure> {
         Body::Usage(usage) => Some(usage),
         _ => None,
     });
-    let foresight = Foresight::with(known.collect());
+    let foresight = Foresight::with(known.collect(), state.boot_id.clone());
     let mut watch = Watch {
         named,
         settings,
@@ -276,6 +276,7 @@ impl Watch {
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
         let trends = self.foresight.trends().iter().cloned();
         let fact = |usage| Fact { at_ns: 0, body: Body::Usage(usage) };
+        self.state.boot_id = self.foresight.boot_id().into();
         self.state.trends = trends.filter_map(|it| recording::text(&fact(it))).collect();
         self.figures.window(&report);
         // Each line says which host; what it answers at is in the recordings.

@@ -13,9 +13,10 @@ use holdup_reason::answer::{Finding, Severity};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Findings that are said, those that began first.
+/// Findings that are said, the worst of all.
 const FOUND_MAX: usize = 30;
 
 /// What was found in some windows of a span.
@@ -33,7 +34,7 @@ pub(crate) struct Found {
     recording: String,
     /// When that began.
     worst_unix_ns: u64,
-    /// The finding as it was there; none if that window does not give it any more.
+    /// The finding as it was there; none if that window does not give it any more, or cannot be read.
     finding: Option<Finding>,
     #[serde(skip)]
     badness: (Severity, f64),
@@ -50,7 +51,7 @@ pub(crate) struct Span {
     windows: usize,
     /// In order of time.
     findings: Vec<Found>,
-    /// Findings that are not said.
+    /// Findings that are not said, none of them worse than those that are.
     left_out: usize,
 }
 
@@ -70,11 +71,14 @@ pub(crate) fn answer(
         let what = format!("cannot answer from ring:{from}..{to}: {why}");
         Failure::look(what, "`holdup ring` lists what was saved.")
     })?;
+    let mut replayed: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
     for found in &mut span.findings {
         // It may be gone since the list was read: whoever watches makes room.
-        let findings = replay(&state.join(FOLDER).join(&found.recording)).ok();
-        let is_it = |it: &Finding| it.key == found.key || is_same_trouble(&it.key, &found.key);
-        found.finding = findings.and_then(|it| it.into_iter().find(is_it));
+        let findings = replayed.entry(found.recording.clone()).or_insert_with(|| {
+            replay(&state.join(FOLDER).join(&found.recording)).unwrap_or_default()
+        });
+        let is_it = |it: &&Finding| it.key == found.key || is_same_trouble(&it.key, &found.key);
+        found.finding = findings.iter().find(is_it).cloned();
     }
     Ok(span)
 }
@@ -153,7 +157,8 @@ impl Found {
             self.key.clone_from(&finding.key);
         }
         let badness = (finding.severity, finding.lost_per_second);
-        if badness > self.badness {
+        // Of what costs no time yet the latest counts: it says how much is left.
+        if badness > self.badness || (badness.1 <= 0.0 && badness >= self.badness) {
             self.badness = badness;
             self.recording.clone_from(&entry.file);
             self.worst_unix_ns = entry.begin_unix_ns;
@@ -199,7 +204,7 @@ impl Span {
         }
         if self.left_out > 0 {
             text.push_str(&format!(
-                "Began later, and left out here: {}. A shorter span has them.\n",
+                "Left out here, and none of them worse: {}. A shorter span has them.\n",
                 self.left_out
             ));
         }
@@ -264,6 +269,36 @@ mod tests {
             ]
         );
         assert!(span.has_found());
+    }
+
+    #[test]
+    fn of_too_many_the_worst_are_said_in_order_of_time() {
+        let names: Vec<String> =
+            (0..=FOUND_MAX).map(|at| format!("lock.file on file /{at}")).collect();
+        let windows = (0_u64..).zip(&names).map(|(at, name)| {
+            let severity =
+                if at == FOUND_MAX as u64 { Severity::Critical } else { Severity::Warning };
+            entry(at * 10, &[(name, severity, if at == 7 { 0.1 } else { 0.5 })])
+        });
+        let all: Vec<Entry> = windows.collect();
+        let now = Timestamp::from_second(12 * 3_600).expect("a time");
+        let span = of(&all, ("01:00", "01:59"), &TimeZone::UTC, now).expect("a span");
+        let keys: Vec<&str> = span.findings.iter().map(|it| &*it.key).collect();
+        let expected: Vec<&str> =
+            names.iter().map(|it| &**it).filter(|it| !it.ends_with("/7")).collect();
+        assert_eq!((keys, span.left_out), (expected, 1));
+        assert!(
+            span.rendered(&TimeZone::UTC)
+                .ends_with("none of them worse: 1. A shorter span has them.\n")
+        );
+    }
+
+    #[test]
+    fn what_costs_no_time_yet_is_said_as_it_was_last() {
+        let all = [0, 60].map(|at| entry(at, &[("fs.space_trend on /x", Severity::Warning, 0.0)]));
+        let now = Timestamp::from_second(12 * 3_600).expect("a time");
+        let span = of(&all, ("01:00", "01:02"), &TimeZone::UTC, now).expect("a span");
+        assert_eq!(span.findings[0].recording, "60.hup");
     }
 
     #[test]

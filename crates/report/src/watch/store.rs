@@ -46,6 +46,9 @@ pub(super) struct State {
     /// What was being used up, with how it was until then: facts as text, which whoever reads recordings can read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trends: Vec<String>,
+    /// Of which start of the host that is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
 }
 
 enum Work {

@@ -46,39 +46,27 @@ impl Reader for Drivers {
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         let wanted = look.waited.interfaces.take();
-        let (Some(netlink), false) = (look.netlink.as_mut(), wanted.is_empty()) else {
-            return Ok(());
-        };
+        let Some(netlink) = look.netlink.as_mut() else { return Ok(()) };
         let at_ns = now();
-        let read = netlink.ask(move |place, buffer| settings(place, buffer, &wanted));
+        let read = netlink.ask_about(wanted, settings);
         facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
         Ok(())
     }
 }
 
-fn settings(
-    place: &mut Place,
-    buffer: &mut Vec<u8>,
-    wanted: &BTreeSet<(u32, u32)>,
-) -> io::Result<Vec<Body>> {
-    let netns = place.namespace.netns;
-    let here: Vec<u32> =
-        wanted.iter().filter(|(of, _)| *of == netns).map(|(_, index)| *index).collect();
-    if here.is_empty() {
-        return Ok(Vec::new());
-    }
+fn settings(place: &mut Place, buffer: &mut Vec<u8>, here: &[u32]) -> io::Result<Vec<Body>> {
     // An older kernel has no such family: nothing is known of its drivers.
     let Some(family) = Family::open(place, "ethtool", buffer)? else { return Ok(Vec::new()) };
     if here.iter().any(|index| !place.interfaces.contains_key(index)) {
         links(place, buffer)?;
     }
     let mut found = Vec::new();
-    for index in here {
+    for index in here.iter().copied() {
         let mut settings = of_interface(&family, index, buffer)?;
         if settings == LinkSettings::default() {
             continue;
         }
-        (settings.netns, settings.index) = (netns, index);
+        (settings.netns, settings.index) = (place.namespace.netns, index);
         if let Some(interface) = place.interfaces.get(&index) {
             settings.interface.clone_from(&interface.name);
         }
@@ -256,7 +244,7 @@ mod tests {
             links(place, buffer)?;
             let lo =
                 place.interfaces.iter().find(|(_, it)| it.name == "lo").map(|(index, _)| *index);
-            let wanted = lo.map(|index| (place.namespace.netns, index)).into_iter().collect();
+            let wanted: Vec<u32> = lo.into_iter().collect();
             settings(place, buffer, &wanted)
         });
         let of_loopback = read.iter().find_map(|body| match body {

@@ -163,6 +163,25 @@ impl Netlink {
         self.send(Request::Ask(Box::new(question)))
     }
 
+    /// Asks about interfaces, by namespace and index: each namespace that has some of them about its own.
+    pub fn ask_about(
+        &mut self,
+        wanted: BTreeSet<(u32, u32)>,
+        question: impl Fn(&mut Place, &mut Vec<u8>, &[u32]) -> io::Result<Vec<Body>> + Send + 'static,
+    ) -> Vec<Body> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        self.ask(move |place, buffer| {
+            let netns = place.namespace.netns;
+            let here = wanted.iter().filter(|(of, _)| *of == netns).map(|(_, index)| *index);
+            match here.collect::<Vec<_>>() {
+                here if here.is_empty() => Ok(Vec::new()),
+                here => question(place, buffer, &here),
+            }
+        })
+    }
+
     fn send(&mut self, request: Request) -> Vec<Body> {
         while self.owed > 0 {
             if self.answers.try_recv().is_err() {

@@ -15,7 +15,6 @@ use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact, REVERSE_PATH, ReversePath};
-use std::collections::BTreeSet;
 use std::io;
 
 const RTM_GETNETCONF: u16 = 82;
@@ -38,26 +37,17 @@ impl Reader for ReversePaths {
             }
             _ => None,
         });
-        let wanted: BTreeSet<(u32, u32)> = dropped.collect();
-        let (Some(netlink), false) = (look.netlink.as_mut(), wanted.is_empty()) else {
-            return Ok(());
-        };
+        let wanted = dropped.collect();
+        let Some(netlink) = look.netlink.as_mut() else { return Ok(()) };
         let at_ns = now();
-        let read = netlink.ask(move |place, buffer| settings(place, buffer, &wanted));
+        let read = netlink.ask_about(wanted, settings);
         facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
         Ok(())
     }
 }
 
-fn settings(
-    place: &mut Place,
-    buffer: &mut Vec<u8>,
-    wanted: &BTreeSet<(u32, u32)>,
-) -> io::Result<Vec<Body>> {
+fn settings(place: &mut Place, buffer: &mut Vec<u8>, here: &[u32]) -> io::Result<Vec<Body>> {
     let netns = place.namespace.netns;
-    if !wanted.iter().any(|(of, _)| *of == netns) {
-        return Ok(Vec::new());
-    }
     let (mut all, mut found) = (None, Vec::new());
     // struct netconfmsg: the family, and nothing else.
     dump(
@@ -72,8 +62,8 @@ fn settings(
         },
     )?;
     let Some(of_all) = all else { return Ok(Vec::new()) };
-    let here = found.into_iter().filter(|(index, _)| wanted.contains(&(netns, *index)));
-    Ok(here
+    let found = found.into_iter().filter(|(index, _)| here.contains(index));
+    Ok(found
         .map(|(index, own)| Body::ReversePath(ReversePath { netns, index, own, of_all }))
         .collect())
 }

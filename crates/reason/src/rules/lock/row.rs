@@ -242,9 +242,14 @@ fn explain(
         None => does_itself(measures, end, by),
     };
     let idle = if session(end).is_some() { ": it is idle in its transaction" } else { "" };
-    let (holders, source) = match named_by_table(measures, end) {
-        Some(count) => (count, "the server's table of locks"),
-        None => (end.holders.len(), "sched_switch, TCP clocks of both ends"),
+    // The table may name those who wait before.
+    let (counted, holders, source) = match named_by_table(measures, end) {
+        Some(count) => {
+            ("transactions that hold it, or wait before it", count, "the server's table of locks")
+        }
+        None => {
+            ("sessions that hold it", end.holders.len(), "sched_switch, TCP clocks of both ends")
+        }
     };
     // Only the table says that others have it at the same time: else one may have followed another.
     let several = named_by_table(measures, end).filter(|count| *count > 1);
@@ -254,7 +259,7 @@ fn explain(
     let let_go = several.is_none().then(|| let_go(end, by, client)).flatten();
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
-    evidence.push(Evidence::new("sessions that hold it", holders as f64, "1", source));
+    evidence.push(Evidence::new(counted, holders as f64, "1", source));
     let lock = named_lock(measures, end);
     Wording {
         title: format!("{} waits for {lock} inside {program} that {who} holds", loss.victim),
@@ -433,7 +438,7 @@ mod tests {
         let found = said_by_table(read, waits_for_its_client);
         assert_eq!((found.culprit.pid, found.remedy.len()), (Some(30), 1), "the question alone");
         assert!(found.text.contains("one of 2 that hold it"), "{}", found.text);
-        let count = found.evidence.iter().find(|it| it.fact == "sessions that hold it");
+        let count = found.evidence.iter().find(|it| it.source == "the server's table of locks");
         assert_eq!(count.map(|it| it.value), Some(2.0));
     }
 

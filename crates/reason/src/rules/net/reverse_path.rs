@@ -93,11 +93,12 @@ fn wording(measures: &Measures<'_>, end: &End, losing: &[Losing<'_>]) -> Wording
     let peer = first.remote.ip().to_canonical();
     let hop = model.net.next_hops.get(&(kind.netns, peer));
     let leads = hop.map(|hop| hop.interface.as_str()).filter(|name| name != came_by);
-    let expected = match leads {
-        Some(interface) => format!("the route there leads over {interface}"),
-        None => "no route there leads over it".to_string(),
-    };
     let setting = model.net.drop_causes.reverse_paths.get(&(kind.netns, kind.index));
+    let expected = match (leads, setting.map(ReversePath::mode)) {
+        (Some(interface), _) => format!("the route there leads over {interface}"),
+        (None, Some(mode)) if mode >= LOOSE => "no route leads there".to_string(),
+        (None, _) => "the kernel would not send there by it".to_string(),
+    };
     let mode = setting.map_or(String::new(), |it| format!(" (rp_filter {})", it.mode()));
     let waits = who_waits(measures, end);
     let waited = waited_for(first, losing);
@@ -220,6 +221,17 @@ mod tests {
         let found = findings(connects(48, "10.0.0.1:40000", 2, "eth0"));
         assert_eq!(found[0].code, CODE);
         assert_eq!(found[0].remedy[0].command, "ip route get 192.0.2.1");
+    }
+
+    #[test]
+    fn which_way_leads_back_is_said_as_far_as_it_was_read() {
+        let title = |own: u32| {
+            let mut facts = connects(48, "10.0.0.1:40000", own, "eth0");
+            facts.pop();
+            findings(facts)[0].title.clone()
+        };
+        assert!(title(1).ends_with("is dropped: the kernel would not send there by it"));
+        assert!(title(2).ends_with("is dropped: no route leads there"));
     }
 
     #[test]

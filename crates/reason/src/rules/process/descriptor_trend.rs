@@ -55,8 +55,8 @@ fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>
         ),
         // The hard limit is not known here, and where it is the same the soft one alone cannot be raised.
         Remedy::to(format!(
-            "give it more time, until it is started anew: raise both its limits to {twice}, after `prlimit --pid {pid} --nofile` has shown \
-             what they are"
+            "give it more time, until it is started anew: raise its soft limit to {twice}, and its hard one too if that is lower \
+             (`prlimit --pid {pid} --nofile` shows both)"
         )),
     ];
     let name = words::who(who);
