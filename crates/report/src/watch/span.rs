@@ -19,6 +19,11 @@ use std::path::Path;
 /// Findings that are said, the worst of all.
 const FOUND_MAX: usize = 30;
 
+const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+/// A time of day is the last one that has passed; but of a span that goes on, its end is the next one, if that is not so long after its begin that
+/// the two were exchanged.
+const AHEAD_NS_MAX: u64 = DAY_NS / 2;
+
 /// What was found in some windows of a span.
 #[derive(Debug, Serialize)]
 pub(crate) struct Found {
@@ -97,7 +102,12 @@ fn of(
         };
         ring::span(word, zone, now).ok_or_else(why)
     };
-    let (begin_unix_ns, end_unix_ns) = (time(from)?.0, time(to)?.1);
+    let (begin_unix_ns, mut end_unix_ns) = (time(from)?.0, time(to)?.1);
+    let next_unix_ns = end_unix_ns + DAY_NS;
+    let is_ahead = next_unix_ns > begin_unix_ns && next_unix_ns - begin_unix_ns <= AHEAD_NS_MAX;
+    if end_unix_ns <= begin_unix_ns && is_ahead && !to.contains('T') {
+        end_unix_ns = next_unix_ns;
+    }
     if end_unix_ns <= begin_unix_ns {
         return Err(format!(
             "it ends ({}) before it begins ({}); a time of day is the last one that has passed",
@@ -320,6 +330,20 @@ mod tests {
         assert!(why("noon", "01:00").starts_with("\"noon\" is not a time"));
         assert!(why("01:05", "01:06").contains("there is 1970-01-01 01:02:00 before it"));
         assert!(why("01:05", "").starts_with("\"\" is not a time"));
+    }
+
+    #[test]
+    fn a_span_may_end_ahead() {
+        // At 01:01 of the second day, on which it is 01:02, or noon.
+        const DAY: u64 = 24 * 3_600;
+        let all = [entry(DAY + 60, &[])];
+        let of = |from, to, second_of_day: i64| {
+            let now = Timestamp::from_second(DAY as i64 + second_of_day).expect("a time");
+            of(&all, (from, to), &TimeZone::UTC, now).map(|span| span.windows)
+        };
+        assert_eq!(of("01:00", "01:10", 3_720), Ok(1));
+        assert_eq!(of("23:30", "02:00", 3_720), Ok(1), "since the evening before");
+        assert!(of("01:02", "01:00", 12 * 3_600).is_err(), "the other way round");
     }
 
     #[test]
