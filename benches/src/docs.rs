@@ -133,17 +133,23 @@ pub fn write(results: &Results, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The figures in `folder` with the binary's size out of `new`: a size needs no machine that is quiet, so it may be
-/// of another run than the rest.
+/// Parts that may be of another run than the rest: a size needs no machine that is quiet, and what is run all the time is compared
+/// within its own part alone.
+pub const ALONE: &[&str] = &["size", "watch"];
+
+/// The figures in `folder` with one of these parts out of `new`.
 ///
 /// # Errors
 /// `cost.json` is not there or of another form.
-pub fn with_size_of(folder: &Path, new: Results) -> Result<Results> {
+pub fn with_alone(folder: &Path, part: &str, new: Results) -> Result<Results> {
     let path = folder.join("cost.json");
     let json = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
     let old: Results = serde_json::from_slice(&json)
         .with_context(|| format!("{}: not of this form: measure all of it", path.display()))?;
-    Ok(Results { binary_bytes: new.binary_bytes, size: new.size, ..old })
+    Ok(match part {
+        "watch" => Results { daemons: new.daemons, ..old },
+        _ => Results { binary_bytes: new.binary_bytes, size: new.size, ..old },
+    })
 }
 
 /// The same without the places of this machine, which stand in what programs said.
@@ -217,10 +223,13 @@ mod tests {
         let old: Results =
             serde_json::from_slice(&fs::read(docs.join("cost.json")).unwrap()).unwrap();
         let new = Results { binary_bytes: old.binary_bytes + 1, ..Results::default() };
-        let merged = with_size_of(&docs, new).unwrap();
+        let merged = with_alone(&docs, "size", new).unwrap();
         assert_eq!((merged.binary_bytes, merged.size.len()), (old.binary_bytes + 1, 0));
         assert_eq!((merged.pairs, merged.growth.len()), (old.pairs, old.growth.len()));
-        assert!(with_size_of(Path::new("/nowhere"), Results::default()).is_err());
+        let daemons = vec![crate::results::Daemon::default()];
+        let merged = with_alone(&docs, "watch", Results { daemons, ..Results::default() }).unwrap();
+        assert_eq!((merged.daemons.len(), merged.binary_bytes), (1, old.binary_bytes));
+        assert!(with_alone(Path::new("/nowhere"), "size", Results::default()).is_err());
     }
 
     #[test]

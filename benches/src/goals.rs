@@ -63,6 +63,11 @@ const FLOORS_MAX: f64 = 1.5;
 const IDLE_SHARE_MAX: f64 = 0.002;
 /// Resident on it.
 const IDLE_BYTES_MAX: u64 = 30_000_000;
+/// The same of a look that goes on, with its answers.
+const WATCH_SHARE_MAX: f64 = 0.003;
+const WATCH_BYTES_MAX: f64 = 40e6;
+/// What it writes on a healthy host.
+const WATCH_HOURLY_BYTES_MAX: f64 = 1e6;
 /// Share of a CPU of reading user stacks, in the shortest looks that people take.
 const STACKS_SHARE_MAX: f64 = 0.005;
 /// From the end of the window to the first finding.
@@ -81,6 +86,7 @@ pub fn of(results: &Results) -> Vec<Goal> {
     let mut goals = vec![pingpong(results)];
     goals.extend(RATIOS.iter().map(|(load, limit)| ratio(results, load, *limit)));
     goals.extend(idle(results));
+    goals.extend(watch(results));
     goals.extend(stacks(results));
     goals.extend([answer(results), decode(results), recording(results), binary(results)]);
     goals.extend(growth(results));
@@ -236,6 +242,32 @@ fn idle(results: &Results) -> [Goal; 2] {
     [
         goal("idle host, 2,000 threads, 100 cgroups", "at most 0.2 % of a core".into(), share),
         goal("the same, resident peak", "at most 30 MB".into(), resident),
+    ]
+}
+
+fn watch(results: &Results) -> [Goal; 3] {
+    let watch = results.daemons.iter().find(|it| it.name == "holdup watch");
+    let share = watch.map(|it| {
+        let words = format!(
+            "{:.3} % of a core, over {:.0} s, {} said meanwhile",
+            it.share() * 100.0,
+            it.seconds,
+            it.alarms
+        );
+        (words, judged(it.share(), WATCH_SHARE_MAX))
+    });
+    let resident = watch.map(|it| {
+        let words = format!("{:.1} MB", it.rss_bytes as f64 / 1e6);
+        (words, judged(it.rss_bytes as f64, WATCH_BYTES_MAX))
+    });
+    let written = watch.map(|it| {
+        let words = format!("{:.2} MB an hour", it.hourly_bytes() / 1e6);
+        (words, judged(it.hourly_bytes(), WATCH_HOURLY_BYTES_MAX))
+    });
+    [
+        goal("watching the same all the time", "at most 0.3 % of a core".into(), share),
+        goal("the same, resident peak", "at most 40 MB".into(), resident),
+        goal("the same, written", "at most 1 MB an hour".into(), written),
     ]
 }
 

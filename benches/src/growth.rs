@@ -85,7 +85,7 @@ fn sleepers(ctx: &Ctx, count: usize) -> Result<Vec<Running>> {
 }
 
 /// Makes empty groups of the cpu controller (v1), or of the one hierarchy (v2).
-fn cgroups(ctx: &Ctx, count: usize) -> Result<Guards> {
+pub fn cgroups(ctx: &Ctx, count: usize) -> Result<Guards> {
     let parent = hierarchy()?.join(format!("holdup-bench-{}", std::process::id()));
     let mut guards = Guards::new();
     guards.push(ctx.journal.guard(Undo::Cgroup { path: parent.clone() })?);

@@ -26,6 +26,7 @@ pub mod slices;
 pub mod stacks;
 pub mod stats;
 pub mod table;
+pub mod watch;
 
 use std::io::Write;
 

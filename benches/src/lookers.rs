@@ -35,6 +35,8 @@ pub enum Looker {
     Record,
     /// `holdup run`.
     Run,
+    /// `holdup watch`.
+    Watch,
     /// `perf sched record`.
     PerfSched,
     /// `perf trace -s`.
@@ -47,7 +49,7 @@ pub enum Looker {
 pub const CORE: &[Looker] = &[Looker::Again, Looker::Floor, Looker::Look];
 /// Those that look at slices, but at few.
 pub const MORE: &[Looker] =
-    &[Looker::Record, Looker::PerfSched, Looker::PerfTrace, Looker::Bpftrace];
+    &[Looker::Record, Looker::Watch, Looker::PerfSched, Looker::PerfTrace, Looker::Bpftrace];
 
 /// All, in the order of the table.
 pub const LOOKERS: &[Looker] = &[
@@ -56,6 +58,7 @@ pub const LOOKERS: &[Looker] = &[
     Looker::Look,
     Looker::Record,
     Looker::Run,
+    Looker::Watch,
     Looker::PerfSched,
     Looker::PerfTrace,
     Looker::Bpftrace,
@@ -89,6 +92,7 @@ impl Looker {
             Self::Look => "holdup",
             Self::Record => "holdup record",
             Self::Run => "holdup run",
+            Self::Watch => "holdup watch",
             Self::PerfSched => "perf sched record",
             Self::PerfTrace => "perf trace -s",
             Self::Bpftrace => "bpftrace off-CPU",
@@ -97,7 +101,7 @@ impl Looker {
 
     /// Slices that it looks at, at once: a look has work to do each second.
     fn slices(self) -> u32 {
-        if matches!(self, Self::Look | Self::Record) { 2 } else { 1 }
+        if matches!(self, Self::Look | Self::Record | Self::Watch) { 2 } else { 1 }
     }
 
     /// Has it look at the load.
@@ -109,6 +113,7 @@ impl Looker {
             Self::Look => look(ctx, None, &measure),
             Self::Record => look(ctx, Some(ctx.path("look.hup")), &measure),
             Self::Run => bail!("it starts the load itself"),
+            Self::Watch => watch(ctx, &measure),
             Self::PerfSched => perf_sched(ctx, &measure),
             Self::PerfTrace => perf_trace(ctx, &measure),
             Self::Bpftrace => bpftrace(ctx, &measure),
@@ -179,6 +184,24 @@ fn look(ctx: &Ctx, recording: Option<PathBuf>, measure: Measure<'_>) -> Result<O
     observation.cpu_seconds = Some(looked.ended.cpu_seconds);
     observation.rss_bytes = Some(looked.ended.rss_bytes);
     Ok(observation)
+}
+
+/// Under the look that goes on, as shipped: windows of 10 s, of which a slice sees the end of one now and then.
+fn watch(ctx: &Ctx, measure: Measure<'_>) -> Result<Observation> {
+    let state = ctx.path("state");
+    let command =
+        words(&[&ctx.holdup.to_string_lossy(), "watch", "--state", &state.to_string_lossy()]);
+    let tool = ctx.start(&command)?;
+    tool.ready_after(ctx, Duration::from_millis(120))?;
+    let seconds = measure()?;
+    let ended = tool.interrupt(ctx, TIMEOUT)?;
+    fs::remove_dir_all(&state).ok();
+    Ok(Observation {
+        seconds,
+        cpu_seconds: Some(ended.cpu_seconds),
+        rss_bytes: Some(ended.rss_bytes),
+        ..Observation::default()
+    })
 }
 
 /// A whole load under `holdup run`.

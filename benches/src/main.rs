@@ -25,6 +25,7 @@ const PARTS: &[(&str, &str)] = &[
     ("counted", "what looking takes of each load, by counting"),
     ("kernel", "nanoseconds of each kernel program under the ping-pong"),
     ("idle", "an idle host with 2,000 sleeping threads and 100 cgroups"),
+    ("watch", "holdup watch and its peers, all the time on such a host"),
     ("stacks", "user stacks of 800 threads that wait, in looks of 2 s"),
     ("growth", "cost against threads, cgroups and switches a second"),
     ("flood", "as many switches, and packets, as the machine makes"),
@@ -57,7 +58,7 @@ struct Cli {
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write docs/cost.md, docs/cost.svg and docs/cost.json; with --only size, the size in them
+    /// Write docs/cost.md, docs/cost.svg and docs/cost.json; with --only size or watch, that in them
     #[arg(long)]
     write_docs: bool,
     /// Measure nothing: make tables and documents from figures that --json wrote
@@ -122,10 +123,11 @@ fn whole(cli: &Cli) -> Result<()> {
     if let Some(unknown) = cli.only.iter().find(|name| !known(name)) {
         bail!("there is no load or part {unknown}; see --list");
     }
-    let size_alone = cli.only == ["size"];
-    if cli.write_docs && cli.from.is_none() && !cli.only.is_empty() && !size_alone {
+    let alone = docs::ALONE.iter().copied().find(|name| cli.only == [*name]);
+    if cli.write_docs && cli.from.is_none() && !cli.only.is_empty() && alone.is_none() {
         bail!(
-            "--write-docs with --only would take everything else out of docs/cost.md: measure all of it, or --only size"
+            "--write-docs with --only would take everything else out of docs/cost.md: measure all of it, or --only {}",
+            docs::ALONE.join(", or --only ")
         );
     }
     let results = match &cli.from {
@@ -139,7 +141,10 @@ fn whole(cli: &Cli) -> Result<()> {
     }
     if cli.write_docs {
         let folder = Path::new("docs");
-        let results = if size_alone { docs::with_size_of(folder, results)? } else { results };
+        let results = match alone {
+            Some(name) => docs::with_alone(folder, name, results)?,
+            None => results,
+        };
         docs::write(&results, folder)?;
         say("bench: docs/cost.md, docs/cost.svg and docs/cost.json are written");
     }
@@ -214,6 +219,10 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
             }
             "kernel" => kernel::under_pingpong(ctx).map(|found| results.programs = found),
             "idle" => growth::idle(ctx, sizes).map(|found| results.idle = Some(found)),
+            "watch" => {
+                let windows = if cli.quick { 1 } else { 6 };
+                holdup_bench::watch::all(ctx, windows).map(|found| results.daemons = found)
+            }
             "stacks" => stacks::all(ctx).map(|found| results.stacks = found),
             "growth" => {
                 growth::series(ctx, sizes, &mut trouble).map(|found| results.growth = found)

@@ -30,6 +30,9 @@ pub struct Results {
     pub programs: Vec<Program>,
     /// An idle host.
     pub idle: Option<Idle>,
+    /// What is run all the time.
+    #[serde(default)]
+    pub daemons: Vec<Daemon>,
     /// User stacks of threads that wait.
     #[serde(default)]
     pub stacks: Vec<Stacks>,
@@ -176,6 +179,47 @@ impl Idle {
         const IDLE_SHARE_MAX: f64 = 0.1;
         let share = self.others_seconds? / self.seconds;
         (share > IDLE_SHARE_MAX).then_some(share)
+    }
+}
+
+/// A program that is run all the time, on an idle host with threads and cgroups.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Daemon {
+    /// Its name.
+    pub name: String,
+    /// Sleeping threads.
+    pub threads: usize,
+    /// Cgroups.
+    pub cgroups: usize,
+    /// For how long it was measured, begin and end left out.
+    pub seconds: f64,
+    /// CPU seconds of it and of all below it.
+    pub cpu_seconds: f64,
+    /// Its kernel programs' seconds.
+    pub bpf_seconds: f64,
+    /// CPU seconds of everybody else.
+    pub others_seconds: f64,
+    /// Resident: of holdup the peak, of others at the end, summed over their processes.
+    pub rss_bytes: u64,
+    /// Bytes given to write(2).
+    pub written_bytes: u64,
+    /// Of holdup: troubles that it said.
+    pub alarms: u64,
+    /// Why there is no figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+}
+
+impl Daemon {
+    /// Share of a core that it takes all the time.
+    pub fn share(&self) -> f64 {
+        (self.cpu_seconds + self.bpf_seconds) / self.seconds.max(1e-9)
+    }
+
+    /// Bytes that it writes in an hour.
+    pub fn hourly_bytes(&self) -> f64 {
+        self.written_bytes as f64 / self.seconds.max(1e-9) * 3600.0
     }
 }
 

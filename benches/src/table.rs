@@ -206,6 +206,32 @@ fn stacks(results: &Results) -> String {
     text
 }
 
+/// What is run all the time.
+fn daemons(results: &Results) -> String {
+    let mut text = String::new();
+    let Some(first) = results.daemons.first() else { return text };
+    let _ = writeln!(
+        text,
+        "\nALL THE TIME on an idle host, {} sleeping threads, {} cgroups\n  {:<16} {:>9} {:>12} {:>12} {:>14}",
+        first.threads, first.cgroups, "", "of a core", "in the kernel", "resident", "written/hour"
+    );
+    for it in &results.daemons {
+        let _ = match &it.refusal {
+            Some(why) => writeln!(text, "  {:<16} no figure: {}", it.name, cut(why, WIDTH - 30)),
+            None => writeln!(
+                text,
+                "  {:<16} {:>7.3} % {:>10.3} % {:>12} {:>14}",
+                it.name,
+                it.share() * 100.0,
+                it.bpf_seconds / it.seconds.max(1e-9) * 100.0,
+                bytes(it.rss_bytes as f64),
+                bytes(it.hourly_bytes())
+            ),
+        };
+    }
+    text
+}
+
 /// Idle host, floods, parts, recording, binary.
 pub fn rest(results: &Results) -> String {
     let mut text = String::new();
@@ -224,6 +250,7 @@ pub fn rest(results: &Results) -> String {
             bytes(idle.rss_bytes as f64)
         );
     }
+    text.push_str(&daemons(results));
     text.push_str(&stacks(results));
     for flood in &results.floods {
         let _ = writeln!(

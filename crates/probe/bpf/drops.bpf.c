@@ -26,6 +26,7 @@
 const volatile __u32 drop_has_reason = 1; /* kfree_skb: since 5.17 */
 const volatile __u32 drop_has_receiver = 1; /* since 6.11 */
 const volatile __u64 drop_ignored[REASONS_LISTED / 64] = {}; /* a bit for each reason of no interest */
+const volatile __u32 drop_too_long = 0; /* the reason that is of the interface that it was to leave by */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -142,12 +143,14 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location)
 			sk = receiver;
 	}
 	key.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
+	way = BPF_CORE_READ(dropped, _skb_refdst) & ~REFDST_MASK;
 	if (!key.netns) {
 		if (!sk || !is_of_network(sk))
 			return 0;
 		key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 		/* On its way out it has a route, and its interface not yet. */
-		way = BPF_CORE_READ(dropped, _skb_refdst) & ~REFDST_MASK;
+		dev = BPF_CORE_READ((struct dst_entry *)way, dev);
+	} else if (drop_too_long && key.reason == drop_too_long && way) {
 		dev = BPF_CORE_READ((struct dst_entry *)way, dev);
 	}
 	key.ifindex = BPF_CORE_READ(dev, ifindex);

@@ -28,7 +28,9 @@
 #define EROFS 30
 #define EADDRINUSE 98
 #define EADDRNOTAVAIL 99
+#define ENETUNREACH 101
 #define ECONNREFUSED 111
+#define EHOSTUNREACH 113
 #define EINPROGRESS 115
 #define EDQUOT 122
 
@@ -258,7 +260,7 @@ static __always_inline bool is_refusal(__u64 error)
 	if (error < 64)
 		return low >> error & 1;
 	return error == ECONNREFUSED || error == EINPROGRESS || error == EADDRINUSE ||
-	       error == EADDRNOTAVAIL || error == EDQUOT;
+	       error == EADDRNOTAVAIL || error == ENETUNREACH || error == EHOSTUNREACH || error == EDQUOT;
 }
 
 /* What a call was refused, by its number and error alone. */
@@ -285,6 +287,8 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case EMFILE:
 		return REFUSED_DESCRIPTOR;
 	case ECONNREFUSED:
+	case ENETUNREACH:
+	case EHOSTUNREACH:
 	case EINPROGRESS:
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
 	case EADDRINUSE:

@@ -50,6 +50,7 @@ fn a_command_has_its_own_output_and_status() {
     assert_eq!(killed.status.code(), Some(137));
     assert_eq!(wait(&["--", "/no/such/command"]).status.code(), Some(127));
     assert_eq!(wait(&[]).status.code(), Some(2));
+    assert_eq!(wait(&["--mail", "-x", "--", "true"]).status.code(), Some(2));
     assert_eq!(wait(&["-p", "1", "--file", "x"]).status.code(), Some(2));
 }
 

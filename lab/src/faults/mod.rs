@@ -26,6 +26,7 @@ mod refused;
 mod runtime;
 pub mod stage;
 mod stop;
+mod undelivered;
 mod ways_back;
 
 use crate::fault::Fault;
@@ -55,6 +56,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         refused::FAULTS,
         runtime::FAULTS,
         stop::FAULTS,
+        undelivered::FAULTS,
         ways_back::FAULTS,
     ]
     .into_iter()

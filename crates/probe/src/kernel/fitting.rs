@@ -28,6 +28,9 @@ pub(super) fn fit(
         constants.drop_has_reason = u32::from(!offer.drop_reasons.is_empty());
         constants.drop_has_receiver = u32::from(offer.drop_has_receiver);
         constants.drop_ignored = ignored_drops(&offer.drop_reasons);
+        let mut reasons = offer.drop_reasons.iter();
+        constants.drop_too_long =
+            reasons.find(|(_, name)| *name == "PKT_TOO_BIG").map_or(0, |(number, _)| *number);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;

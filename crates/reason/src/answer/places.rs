@@ -38,7 +38,10 @@ fn of_links(end: &AnswerEnd) -> Option<String> {
         _ => of_last().or_else(|| all().find(|(_, link)| link.who.place.is_some()))?,
     };
     let who = if at == 0 { "it".to_string() } else { by_name(&link.who) };
-    let does = if end.end == EndKind::Sleep && is_last(at) { "sleeps" } else { "waits" };
+    let does = match end.end {
+        EndKind::Sleep if is_last(at) => end.sleeps(),
+        _ => "waits",
+    };
     Some(format!("{who} {does} in {}", place(link)?))
 }
 

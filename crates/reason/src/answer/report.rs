@@ -19,6 +19,7 @@ pub use crate::rules::wording::{
 };
 
 use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
+use crate::rules::wait_words::AWAITS_TIMEOUT;
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON contract.
@@ -258,6 +259,17 @@ pub struct AnswerEnd {
     /// Of an open end: why it goes no further, one clause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_open: Option<String>,
+    /// Of a sleep: it was a wait for something else, for events or a condition, and its own timeout ended it. Whether time was to
+    /// pass, or what it waited for did not come, is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_timeout: bool,
+}
+
+impl AnswerEnd {
+    /// What somebody does that sleeps: `sleeps`, or no more than was seen.
+    pub(crate) fn sleeps(&self) -> &'static str {
+        if self.by_timeout { AWAITS_TIMEOUT } else { "sleeps" }
+    }
 }
 
 /// How much shorter a command would be at most without something. Empty where that is not known.

@@ -221,7 +221,10 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
         }
         (EndKind::Cpu, None) => format!("{name} waits for a CPU: {share} of the time."),
         (EndKind::Sleep, Some(by)) if behind => {
-            format!("{name} waits for {by}, which sleeps: {share} of the time.")
+            format!("{name} waits for {by}, which {}: {share} of the time.", end.sleeps())
+        }
+        (EndKind::Sleep, _) if end.by_timeout => {
+            format!("{name} {}: {share} of the time.", end.sleeps())
         }
         (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
         (EndKind::Lock, None) if end.lock_kind.is_none() => match by_last(end) {
@@ -328,6 +331,7 @@ fn short(end: &AnswerEnd) -> String {
     let by = actor(end);
     match (end.end, by) {
         (EndKind::Works, Some(by)) => format!("work of {by}"),
+        (EndKind::Sleep, Some(by)) if end.by_timeout => format!("a timeout of {by}'s own"),
         (EndKind::Sleep, Some(by)) => format!("sleep of {by}"),
         (EndKind::Cpu, _) => "no CPU".into(),
         (EndKind::Open, _) => "not followed further".into(),

@@ -200,6 +200,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         ask: asks.as_ref().map_or_else(String::new, |way| way.command.clone()),
         ask_action: asks.and_then(|way| way.action),
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
+        by_timeout: end.is_timed(),
     }
 }
 

@@ -327,7 +327,11 @@ pub struct UnusableAddress {
 /// Why a packet is dropped that came by another interface than the way back to its sender (SKB_DROP_REASON_IP_RPFILTER).
 pub const REVERSE_PATH: &str = "IP_RPFILTER";
 
-/// By which interfaces IPv4 packets are taken: 0 any, 1 that to their sender, 2 any if one leads to the sender. Source: rtnetlink RTM_GETNETCONF.
+/// Why a packet is dropped that is for somebody else, where it is not passed on or no route leads on (ip_error).
+pub const NOT_PASSED_ON: [&str; 2] = ["IP_INADDRERRORS", "IP_INNOROUTES"];
+
+/// By which interfaces IPv4 packets are taken: 0 any, 1 that to their sender, 2 any if one leads to the sender; and whether they are passed on.
+/// Read where packets were dropped for either. Source: rtnetlink RTM_GETNETCONF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReversePath {
     /// Network namespace inode.
@@ -338,6 +342,9 @@ pub struct ReversePath {
     pub own: u32,
     /// The one of all.
     pub of_all: u32,
+    /// Packets for others that come in by it are passed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwards: Option<bool>,
 }
 
 impl ReversePath {

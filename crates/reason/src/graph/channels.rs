@@ -7,6 +7,7 @@ use super::index::Index;
 use super::index::waits::process_of;
 use super::parallel::last_of_several;
 use super::serving::chosen;
+use super::undelivered::waits_for_undelivered;
 use super::wakers::{by_kernel_thread, carrier, waker};
 use crate::facts::*;
 use crate::waits::WaitClass;
@@ -58,6 +59,11 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         return None;
     }
     processes.retain(is_other);
+    if let Some(ObjectRef::Inet(socket)) = &wait.place.object
+        && waits_for_undelivered(index, wait, socket)
+    {
+        return None;
+    }
     if let Some(ObjectRef::Inet(socket)) = &wait.place.object
         && processes.is_empty()
     {

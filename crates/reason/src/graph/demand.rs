@@ -11,6 +11,7 @@ use super::ending;
 use super::ends::{Found, command_end_ns, command_root, is_own};
 use super::question::{is_for_a_question, question_of};
 use super::subscriptions::Subscriptions;
+use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
 use crate::facts::{Endpoint, InetRef, Target, TargetKind, ThreadRef};
@@ -165,6 +166,11 @@ impl<'a> Graph<'a> {
     /// Processes at the other end of a connection.
     pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
         self.chains.index.connections.far_processes(socket)
+    }
+
+    /// The end of a connection of which nothing arrives at the other.
+    pub fn undelivered(&self, socket: &InetRef) -> Option<Undelivered<'a>> {
+        self.chains.index.connections.undelivered(socket)
     }
 
     /// The descriptors on an inode.

@@ -64,7 +64,7 @@ impl EndKind {
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
             SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
             RefusedLimit | RefusedRight => Self::Limit,
-            Timer | RefusedConnection | TakenAddress | NoAddress | FailedProgram
+            Timer | RefusedConnection | TakenAddress | NoAddress | NoRoute | FailedProgram
             | UnheededSignal => Self::Sleep,
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen | Zombie => Self::Open,
@@ -195,6 +195,11 @@ fn has_moments(kind: EndKind, class: WaitClass) -> bool {
 }
 
 impl End {
+    /// Of a sleep: it was a wait for events or a condition, which its own timeout ended.
+    pub fn is_timed(&self) -> bool {
+        self.kind == EndKind::Sleep && matches!(self.class, WaitClass::Idle | WaitClass::FutexWait)
+    }
+
     /// An end without time, with the chain of a leaf; `named` is the link that names it.
     pub fn new(kind: EndKind, class: WaitClass, object: Object, leaf: &Leaf, named: usize) -> Self {
         Self {

@@ -27,6 +27,7 @@ mod serving;
 mod sessions;
 mod short_waits;
 mod subscriptions;
+pub mod undelivered;
 pub mod unseen;
 pub mod wakers;
 pub mod ways;

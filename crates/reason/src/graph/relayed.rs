@@ -264,7 +264,10 @@ fn far_pids(index: &Index<'_>, own_pid: u32, ino: u64) -> Vec<u32> {
 /// Who owes an answer on a connection that a process has asked on.
 pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> Option<Next> {
     let pids = far_pids(index, own_pid, debt.ino);
-    if pids.is_empty() {
+    // Who has not heard the question owes nothing.
+    let socket = index.model.called.socket(debt.ino);
+    let is_lost = || socket.is_some_and(|it| index.connections.undelivered(it).is_some());
+    if pids.is_empty() || debt.answered_ns.is_none() && is_lost() {
         return Some(Next::Peer(debt.ino));
     }
     let by = serving_since(index, &pids, debt.since_ns, to);

@@ -60,7 +60,10 @@ pub(crate) fn errno_name(errno: i32) -> String {
         28 => "ENOSPC",
         30 => "EROFS",
         98 => "EADDRINUSE",
+        99 => "EADDRNOTAVAIL",
+        101 => "ENETUNREACH",
         111 => "ECONNREFUSED",
+        113 => "EHOSTUNREACH",
         122 => "EDQUOT",
         other => return format!("error {other}"),
     };

@@ -76,6 +76,13 @@ pub(crate) fn lasted_of(longest: &LongestWait, seconds: f64) -> String {
     }
 }
 
+/// What somebody does whose own timeout ended a wait for events or a condition: whether time was to pass, or what it waited for did
+/// not come, is not known.
+pub(crate) const AWAITS_TIMEOUT: &str = "waits for a timeout of its own";
+
+/// The same, over answers.
+pub(crate) const TIMED_OVER: &str = "waits for a timeout of its own over";
+
 /// What somebody does over several answers, by the waits for them: `sleeps over each answer for 400 ms` only if they are
 /// alike, `sleeps over 1 of 7 answers for 6.00 s` otherwise. Without the single waits their sum is all that can be said.
 pub(crate) fn over_answers(over: &str, waits: &[f64], (answers, sum): (usize, f64)) -> String {

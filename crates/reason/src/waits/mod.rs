@@ -103,6 +103,8 @@ pub enum WaitClass {
     TakenAddress,
     /// Asleep before it tries again to take an address that this host does not have, or to connect without a port that is free.
     NoAddress,
+    /// Asleep before it tries again to connect to an address that cannot be reached from here.
+    NoRoute,
     /// Asleep before it runs a program again that has failed.
     FailedProgram,
     /// The end of a process that ignores the signal which asks it to end.
@@ -166,6 +168,7 @@ impl WaitClass {
             RefusedConnection => "refused connection",
             TakenAddress => "taken address",
             NoAddress => "no address",
+            NoRoute => "no route",
             FailedProgram => "failed program",
             UnheededSignal => "ignored signal",
             FrozenCgroup => "frozen cgroup",
@@ -236,6 +239,7 @@ impl WaitClass {
                 | RefusedConnection
                 | TakenAddress
                 | NoAddress
+                | NoRoute
                 | FailedProgram
                 | UnheededSignal
                 | Stopped
@@ -261,6 +265,7 @@ impl WaitClass {
                 | RefusedConnection
                 | TakenAddress
                 | NoAddress
+                | NoRoute
                 | Nagle
                 | SocketRead
                 | SocketConnect

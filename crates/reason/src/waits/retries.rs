@@ -61,7 +61,9 @@ const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
+const ENETUNREACH: i32 = 101;
 const ECONNREFUSED: i32 = 111;
+const EHOSTUNREACH: i32 = 113;
 const EDQUOT: i32 = 122;
 
 /// Whoever has one of them is not held by RLIMIT_NPROC: CAP_SYS_ADMIN, CAP_SYS_RESOURCE (kernel/fork.c).
@@ -105,6 +107,10 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
             None => (WaitClass::TakenAddress, path()?),
         },
         (EADDRNOTAVAIL, _) => (WaitClass::NoAddress, Object::Address(denied.address?)),
+        (ENETUNREACH | EHOSTUNREACH, _) => {
+            let address = denied.address.filter(|address| address.is_ipv4())?;
+            (WaitClass::NoRoute, Object::Address(address))
+        }
         _ => return None,
     })
 }

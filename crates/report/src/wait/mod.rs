@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::flags::groups::{duration, process_id};
 use crate::surface::{Surface, Typed};
 use crate::text::escape;
-use crate::watch::outputs::hook;
+use crate::watch::outputs::settings::MailAddress;
+use crate::watch::outputs::{hook, mail};
 use clap::{ArgGroup, Args};
 use file::Awaited;
 use holdup_reason::model::figures;
@@ -30,8 +31,8 @@ use std::time::{Duration, Instant};
 
 /// At least so often it is looked whether an answer is there, and at the file.
 const TICK: Duration = Duration::from_millis(500);
-/// Of why a hook failed, as much is said.
-const HOOK_CHARACTERS: usize = 200;
+/// Of why a hook or a mail failed, as much is said.
+const FAILURE_CHARACTERS: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +62,9 @@ pub(crate) struct Flags {
     /// Start this program with the news as a line of JSON on its standard input
     #[arg(long, value_name = "PROGRAM")]
     hook: Option<String>,
+    /// Send the news by this host's sendmail
+    #[arg(long, value_name = "ADDRESS")]
+    mail: Option<MailAddress>,
     /// A command to run and wait for
     #[arg(value_name = "CMD", last = true)]
     command: Vec<OsString>,
@@ -68,13 +72,13 @@ pub(crate) struct Flags {
 
 impl Surface for Flags {
     fn run(self: Box<Self>, _: Typed) -> Result<u8, Failure> {
-        let Self { pid, file, contains, why, hook, command } = *self;
+        let Self { pid, file, contains, why, hook, mail, command } = *self;
         let what = match (pid, file) {
             (Some(pid), _) => What::Process(pid),
             (None, Some(path)) => What::File { path, contains },
             (None, None) => What::Command(command),
         };
-        run(&Wanted { what, why, hook: hook.into_iter().collect() })
+        run(&Wanted { what, why, hook: hook.into_iter().collect(), mail })
     }
 }
 
@@ -103,6 +107,8 @@ struct Wanted {
     why: Option<Duration>,
     /// A program that is started with the news, and its arguments.
     hook: Vec<String>,
+    /// Who is sent the news.
+    mail: Option<MailAddress>,
 }
 
 /// News for the hook, a line of JSON on its standard input.
@@ -137,7 +143,11 @@ fn run(wanted: &Wanted) -> Result<u8, Failure> {
             let text = format!("{} after {}.", done.text, figures::seconds(seconds));
             source.say(&text);
             let status = done.exit_status;
-            hook(wanted, &News { event: "done", text: &text, seconds, exit_status: status });
+            reach(
+                wanted,
+                &text,
+                &News { event: "done", text: &text, seconds, exit_status: status },
+            );
             return Ok(status.unwrap_or_default());
         }
         if asks_why_after.is_some_and(|after| begin.elapsed() >= after) {
@@ -146,12 +156,10 @@ fn run(wanted: &Wanted) -> Result<u8, Failure> {
         }
         if let Some(text) = why.as_ref().and_then(|why| why.try_recv().ok()) {
             let seconds = begin.elapsed().as_secs_f64();
-            source.say(&format!(
-                "{} is not done after {}:\n\n{text}",
-                source.name(),
-                figures::seconds(seconds)
-            ));
-            hook(wanted, &News { event: "why", text: &text, seconds, exit_status: None });
+            let title =
+                format!("{} is not done after {}", source.name(), figures::seconds(seconds));
+            source.say(&format!("{title}:\n\n{text}"));
+            reach(wanted, &title, &News { event: "why", text: &text, seconds, exit_status: None });
             why = None;
         }
         let left = asks_why_after.map_or(TICK, |after| after.saturating_sub(begin.elapsed()));
@@ -298,10 +306,12 @@ fn look(pid: Option<u32>) -> Result<Receiver<String>, Failure> {
     Ok(answer)
 }
 
-/// Its failure is said, and changes nothing: a command's status stays its own.
-fn hook(wanted: &Wanted, news: &News<'_>) {
+/// To the hook, and by mail. That it failed is said, and changes nothing: a command's status stays its own.
+fn reach(wanted: &Wanted, title: &str, news: &News<'_>) {
     let line = serde_json::to_string(news).map_err(|why| format!("cannot write JSON: {why}"));
-    if let Err(why) = line.and_then(|line| hook::run(&wanted.hook, line)) {
-        let _ = writeln!(std::io::stderr(), "holdup: {}", escape::prose(&why, HOOK_CHARACTERS));
+    let by_hook = line.and_then(|line| hook::run(&wanted.hook, line));
+    let by_mail = wanted.mail.as_ref().map_or(Ok(()), |to| mail::send(to, title, news.text));
+    for why in [by_hook, by_mail].into_iter().filter_map(Result::err) {
+        let _ = writeln!(std::io::stderr(), "holdup: {}", escape::prose(&why, FAILURE_CHARACTERS));
     }
 }

@@ -225,7 +225,7 @@ impl Watch {
             self.ready();
             let mut has_loaded = true;
             let every = loop {
-                windows.set_seconds(self.settings.window.as_secs_f64());
+                windows.set_seconds(self.length().as_secs_f64());
                 windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;
@@ -237,9 +237,9 @@ impl Watch {
                 let (seconds, spent) = self.window(looked);
                 self.asked_for(is_asked)?;
                 if !std::mem::take(&mut has_loaded) {
-                    let least_ns = self.pace.least_wait_ns();
+                    let before = (self.pace.least_wait_ns(), self.length());
                     let every = self.pace.take(seconds, spent, self.settings.budget_percent);
-                    self.say_least_wait(least_ns);
+                    self.say_level(before);
                     self.say_pace(every);
                     if every > 1 {
                         break every;
@@ -254,7 +254,7 @@ impl Watch {
     }
 
     fn start(&self) -> Result<Windows, Failure> {
-        let seconds = self.settings.window.as_secs_f64();
+        let seconds = self.length().as_secs_f64();
         Ok(Windows::start(Target::Host, seconds, Arc::clone(&self.asked.stop))?)
     }
 
@@ -397,10 +397,15 @@ impl Watch {
         format!("{what}; in memory: {windows} windows, {bytes}")
     }
 
-    /// Says from which length on waits are reported now, if that has changed.
-    fn say_least_wait(&self, before_ns: u64) {
-        let least_ns = self.pace.least_wait_ns();
-        if least_ns == before_ns {
+    /// Of a window.
+    fn length(&self) -> Duration {
+        self.pace.length_of(self.settings.window)
+    }
+
+    /// Says from which length on waits are reported now, and how long windows are, if that has changed.
+    fn say_level(&self, before: (u64, Duration)) {
+        let (least_ns, length) = (self.pace.least_wait_ns(), self.length());
+        if (least_ns, length) == before {
             return;
         }
         let took = format!(
@@ -408,7 +413,9 @@ impl Watch {
             self.pace.decided_percent(),
             self.settings.budget_percent
         );
+        let window = figures::seconds(length.as_secs_f64());
         say(&match least_ns {
+            _ if length != before.1 => format!("{took}: windows are of {window} now"),
             0 => format!("{took}: all waits are reported again"),
             ns => format!(
                 "{took}: waits under {} are only counted now",
@@ -438,7 +445,7 @@ impl Watch {
         // Two windows are looked at in a row: one that loads, and one that shows what looking takes now.
         let left_out = 2 * (every - 1);
         self.figures.left_out(left_out.into());
-        let length = self.settings.window * left_out;
+        let length = self.length() * left_out;
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
             std::thread::sleep(Duration::from_millis(200));

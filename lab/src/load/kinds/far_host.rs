@@ -37,6 +37,9 @@ pub struct FarHost {
     /// While this file is there, each answer takes the milliseconds that it holds.
     #[arg(long)]
     switch: Option<PathBuf>,
+    /// While this file is there, it hears nothing.
+    #[arg(long)]
+    deaf: Option<PathBuf>,
 }
 
 /// Addresses and ports of a segment, as they stand in its headers.
@@ -225,12 +228,16 @@ impl FarHost {
     /// Never returns.
     pub fn run(self) -> anyhow::Result<()> {
         let switch = Switch::from(self.switch);
+        let deaf = Switch::from(self.deaf);
         let mut wire = Wire::open(&self.interface)?;
         let mut connections: BTreeMap<Ends, Connection> = BTreeMap::new();
         let mut buffer = [0; 2048];
         loop {
             while let Some(bytes) = wire.read(&mut buffer) {
                 let Some(segment) = Segment::read(&buffer[..bytes]) else { continue };
+                if deaf.text().is_some() {
+                    continue;
+                }
                 let after = switch.milliseconds().unwrap_or_default();
                 if let Some(said) = answer(&mut connections, &segment, after) {
                     wire.write(&said)?;

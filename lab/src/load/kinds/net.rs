@@ -76,8 +76,12 @@ fn listen(address: SocketAddr, backlog: i32, protocol: libc::c_int) -> anyhow::R
 }
 
 fn answer(mut stream: TcpStream, switch: &Switch) {
-    let mut question = [0; 64];
-    while let Ok(1..) = stream.read(&mut question) {
+    let mut question = [0; 4096];
+    while let Ok(bytes @ 1..) = stream.read(&mut question) {
+        // It may come in parts.
+        if question[bytes - 1] != b'\n' {
+            continue;
+        }
         switch.pause();
         if stream.write_all(b"done\n").is_err() {
             return;
@@ -119,6 +123,9 @@ pub struct Client {
     /// Ask all questions on one connection.
     #[arg(long)]
     keep: bool,
+    /// Length of a question.
+    #[arg(long, default_value_t = 9)]
+    bytes: usize,
 }
 
 impl Client {
@@ -135,13 +142,17 @@ impl Client {
     fn ask(&self, figure: &Figure) -> anyhow::Result<()> {
         let mut open: Option<TcpStream> = None;
         let mut reply = [0; 5];
+        let mut question = vec![b'q'; self.bytes];
+        if let Some(last) = question.last_mut() {
+            *last = b'\n';
+        }
         loop {
             let mut stream = match open.take() {
                 Some(stream) => stream,
                 None => self.connect(),
             };
             let answered =
-                stream.write_all(b"question\n").is_ok() && stream.read_exact(&mut reply).is_ok();
+                stream.write_all(&question).is_ok() && stream.read_exact(&mut reply).is_ok();
             if answered {
                 figure.count();
                 open = self.keep.then_some(stream);

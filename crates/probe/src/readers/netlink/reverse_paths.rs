@@ -1,5 +1,5 @@
-//! How strictly an interface asks whether a packet came by the way that leads back to its sender (rp_filter): RTM_GETNETCONF, parsed from
-//! RTM_NEWNETCONF (include/uapi/linux/netconf.h).
+//! How strictly an interface asks whether a packet came by the way that leads back to its sender (rp_filter), and whether it passes on what is
+//! for others: RTM_GETNETCONF, parsed from RTM_NEWNETCONF (include/uapi/linux/netconf.h).
 //!
 //! Read once, as the look ends, and only where packets were dropped for it. The kernel goes by the stricter number of `all` and the
 //! interface's own (IN_DEV_RPFILTER, include/linux/inetdevice.h), so both are reported. Any bytes may come in; fuzzed. Must not: say
@@ -14,7 +14,7 @@ use crate::SourceError;
 use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::clock::now;
-use holdup_reason::facts::{Body, Fact, REVERSE_PATH, ReversePath};
+use holdup_reason::facts::{Body, Fact, NOT_PASSED_ON, REVERSE_PATH, ReversePath};
 use std::io;
 
 const RTM_GETNETCONF: u16 = 82;
@@ -32,8 +32,10 @@ impl Reader for ReversePaths {
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         let dropped = look.last.sums.iter().filter_map(|body| match body {
-            Body::PacketDrops(drops) if drops.reason == REVERSE_PATH => {
-                Some((drops.netns, drops.index))
+            Body::PacketDrops(drops) => {
+                let reason = drops.reason.as_str();
+                let is_wanted = reason == REVERSE_PATH || NOT_PASSED_ON.contains(&reason);
+                is_wanted.then_some((drops.netns, drops.index))
             }
             _ => None,
         });
@@ -56,25 +58,31 @@ fn settings(place: &mut Place, buffer: &mut Vec<u8>, here: &[u32]) -> io::Result
         &[AF_INET, 0, 0, 0],
         buffer,
         |message| match reverse_path(message) {
-            Some((ALL, mode)) => all = Some(mode),
-            Some((index, mode)) => found.extend(u32::try_from(index).ok().map(|it| (it, mode))),
+            Some((ALL, mode, _)) => all = Some(mode),
+            Some((index, mode, forwards)) => {
+                found.extend(u32::try_from(index).ok().map(|it| (it, mode, forwards)));
+            }
             None => {}
         },
     )?;
     let Some(of_all) = all else { return Ok(Vec::new()) };
-    let found = found.into_iter().filter(|(index, _)| here.contains(index));
+    let found = found.into_iter().filter(|(index, ..)| here.contains(index));
     Ok(found
-        .map(|(index, own)| Body::ReversePath(ReversePath { netns, index, own, of_all }))
+        .map(|(index, own, forwards)| {
+            Body::ReversePath(ReversePath { netns, index, own, of_all, forwards })
+        })
         .collect())
 }
 
-/// Of a RTM_NEWNETCONF message behind its netlink header: the interface, and its mode.
-pub(crate) fn reverse_path(message: &[u8]) -> Option<(i32, u32)> {
+/// Of a RTM_NEWNETCONF message behind its netlink header: the interface, its mode, and whether it passes packets on.
+pub(crate) fn reverse_path(message: &[u8]) -> Option<(i32, u32, Option<bool>)> {
     const NETCONFA_IFINDEX: u16 = 1;
+    const NETCONFA_FORWARDING: u16 = 2;
     const NETCONFA_RP_FILTER: u16 = 3;
     let found = attributes(message.get(4..)?);
     let number = |kind| found.get(&kind).and_then(|value| u32_at(value, 0));
-    Some((number(NETCONFA_IFINDEX)?.cast_signed(), number(NETCONFA_RP_FILTER)?))
+    let forwards = number(NETCONFA_FORWARDING).map(|value| value != 0);
+    Some((number(NETCONFA_IFINDEX)?.cast_signed(), number(NETCONFA_RP_FILTER)?, forwards))
 }
 
 #[cfg(test)]
@@ -90,8 +98,8 @@ mod tests {
             put_attribute(&mut message, 3, &mode.to_ne_bytes());
             message
         };
-        assert_eq!(reverse_path(&message(ALL, 0)), Some((ALL, 0)));
-        assert_eq!(reverse_path(&message(3, 1)), Some((3, 1)));
+        assert_eq!(reverse_path(&message(ALL, 0)), Some((ALL, 0, Some(true))));
+        assert_eq!(reverse_path(&message(3, 1)), Some((3, 1, Some(true))));
         assert_eq!(reverse_path(&message(3, 1)[..12]), None, "cut short");
     }
 }

@@ -15,7 +15,9 @@ pub(super) fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
     match (end.end, who) {
         (EndKind::Works, Some(who)) => format!("work of {who}"),
         (EndKind::Works, None) => "work".into(),
+        (EndKind::Sleep, Some(who)) if end.by_timeout => format!("a timeout of {who}'s own"),
         (EndKind::Sleep, Some(who)) => format!("sleep of {who}"),
+        (EndKind::Sleep, None) if end.by_timeout => "a timeout".into(),
         (EndKind::Sleep, None) => "sleep".into(),
         (EndKind::Cpu, _) if end.object.kind == "cgroup" => format!("CPU quota of {object}"),
         (EndKind::Cpu, Some(who)) => format!("a CPU, which {who} had instead"),
@@ -140,7 +142,8 @@ fn reason(change: &EndChange, unit: Unit) -> String {
     let words = &change.words;
     let verb = match change.end {
         EndKind::Works => Some("works"),
-        EndKind::Sleep => Some("sleeps"),
+        // Not of a timeout, which is waited for.
+        EndKind::Sleep if words.starts_with("sleep") => Some("sleeps"),
         _ => None,
     };
     let seen = if change.changed.before.is_none() { "seen" } else { "there" };

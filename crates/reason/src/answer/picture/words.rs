@@ -87,6 +87,7 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         RefusedConnection => format!("sleeps before it connects again to {}", on()),
         TakenAddress => format!("sleeps before it tries {} again, which is taken", on()),
         NoAddress => format!("sleeps before it asks again for an address or port: {}", on()),
+        NoRoute => format!("sleeps before it connects again to {}, which cannot be reached", on()),
         UnheededSignal => "was asked to end, and ignores it".into(),
         FailedProgram => format!("sleeps before it runs {} again, which failed", on()),
         FrozenCgroup => "is frozen with its group".into(),
@@ -190,7 +191,7 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Sleep, Some(by)) if end.object.kind != "process" => {
             format!("{by} sleeps, {on} stays full")
         }
-        (EndKind::Sleep, Some(by)) => format!("{by} sleeps"),
+        (EndKind::Sleep, Some(by)) => format!("{by} {}", end.sleeps()),
         (EndKind::Lock, Some(by)) => format!("lock {on}, held by {by}"),
         (EndKind::Lock, None) => format!("lock {on}, holder not seen"),
         (EndKind::Remote, Some(by)) => format!("{by} owes the answer on {on}"),

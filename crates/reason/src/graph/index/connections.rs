@@ -5,6 +5,7 @@
 
 use super::waits::process_of;
 use crate::facts::*;
+use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
 use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
 use crate::waits::timeline::{Timelines, WaitSpan};
@@ -149,6 +150,14 @@ impl<'a> Connections<'a> {
     pub(in crate::graph) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
         let ends = self.by_pair.get(&(socket.remote, socket.local))?;
         ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
+    }
+
+    /// The end of a connection of which nothing arrives at the other, whichever it is; this one before the far one.
+    pub fn undelivered(&self, socket: &InetRef) -> Option<Undelivered<'a>> {
+        let of_pair = |pair| self.by_pair.get(&pair).into_iter().flatten();
+        let both =
+            of_pair((socket.local, socket.remote)).chain(of_pair((socket.remote, socket.local)));
+        both.copied().find_map(|end| Undelivered::of(self.model, end))
     }
 
     /// Waits on a socket or a pipe.

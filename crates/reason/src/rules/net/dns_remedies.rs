@@ -26,6 +26,8 @@ pub(super) static LEAST_TIMEOUT: Threshold = Threshold::new(
 
 /// The port of name servers.
 const PORT: u16 = 53;
+/// The address of a host's own name, where it has no lasting one (Debian Reference, 5.1.1).
+const OWN_ADDRESS: &str = "127.0.1.1";
 /// The type of question that turns an address into a name.
 const POINTER: u16 = 12;
 
@@ -164,22 +166,28 @@ fn in_its_files(
             action: Some(line(&format!("nameserver {other}"))),
         });
     }
+    let in_hosts = |text: String, entry: String| {
+        let seen = file_of(measures.model, asker, "/etc/hosts");
+        let hosts = words::shell(&seen.path);
+        let mut action = line(&entry);
+        action.target.path = Some(seen.path);
+        Remedy {
+            text,
+            command: format!("echo '{entry}' >> {hosts}"),
+            undo: format!("printf '%s\\n' \"$(sed '${{/^{entry}$/d}}' {hosts})\" > {hosts}"),
+            action: Some(action),
+        }
+    };
     let asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
     if let [name] = Vec::from_iter(asked)[..]
         && let Some(address) = asked_address(name)
     {
-        let seen = file_of(measures.model, asker, "/etc/hosts");
-        let hosts = words::shell(&seen.path);
-        let mut action = line(&format!("{address} host-{address}"));
-        action.target.path = Some(seen.path);
-        ways.push(Remedy {
-            text: format!("give {address} a name of its own where no server is asked"),
-            command: format!("echo '{address} host-{address}' >> {hosts}"),
-            undo: format!(
-                "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {hosts})\" > {hosts}"
-            ),
-            action: Some(action),
-        });
+        let text = format!("give {address} a name of its own where no server is asked");
+        ways.push(in_hosts(text, format!("{address} host-{address}")));
+    }
+    if let Some(name) = own_name(&measures.model.look.host.hostname, answers, end) {
+        let text = "it is this host's own name: let it be known where no server is asked".into();
+        ways.insert(0, in_hosts(text, format!("{OWN_ADDRESS} {name}")));
     }
     let waits_long = end.longest_seconds >= LEAST_TIMEOUT.value && !answers.unanswered.is_empty();
     if waits_long || asks_again(answers) {
@@ -226,6 +234,31 @@ fn asks_again(answers: &Answers<'_>) -> bool {
     questions.any(|query| !seen.insert((query.thread.tid, query.id, &query.name)))
 }
 
+/// The host's own name, as it was asked for, if nothing else was: with a domain behind it also without one. None if it is not one that stands
+/// in a line as it is.
+fn own_name(host: &str, answers: &Answers<'_>, end: &End) -> Option<String> {
+    let label = host.split('.').next().filter(|label| !label.is_empty())?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    let is_own = |name: &str| {
+        let first = name.split('.').next().unwrap_or_default();
+        first.eq_ignore_ascii_case(label) && name.chars().all(is_plain)
+    };
+    let mut asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
+    asked.insert(asked_name(end));
+    asked.remove("");
+    if asked.is_empty() || !asked.iter().all(|name| is_own(name)) {
+        return None;
+    }
+    let mut names: Vec<&str> = asked.into_iter().collect();
+    // The longest, which has the domain, is the canonical one.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names.truncate(1);
+    if names[0] != label {
+        names.push(label);
+    }
+    Some(names.join(" "))
+}
+
 /// The address that a question for a name was asked of: `7.8.9.10.in-addr.arpa` is 10.9.8.7.
 fn asked_address(name: &str) -> Option<Ipv4Addr> {
     let reversed: Ipv4Addr =
@@ -247,6 +280,26 @@ mod tests {
         for other in ["8.9.10.in-addr.arpa", "x'y.8.9.10.in-addr.arpa", "example.org", ""] {
             assert_eq!(asked_address(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_host_that_asks_for_its_own_name_needs_a_line_in_hosts() {
+        let asked = |host: &str, name: &str| {
+            let mut facts = dns(None);
+            for fact in &mut facts {
+                if let Body::DnsQuery(query) = &mut fact.body {
+                    query.name = name.into();
+                }
+            }
+            let named = Host { hostname: host.into(), cpus: 2, ..Host::default() };
+            facts.push(crate::rules::scenes::fact(Body::Host(named)));
+            commands(facts).into_iter().find(|command| command.starts_with("echo '127"))
+        };
+        let line = |names: &str| Some(format!("echo '127.0.1.1 {names}' >> /etc/hosts"));
+        assert_eq!(asked("web", "web"), line("web"));
+        assert_eq!(asked("web", "Web.example.org"), line("Web.example.org web"));
+        assert_eq!(asked("web", "db.example.org"), None);
+        assert_eq!(asked("w'b", "w'b"), None, "no line as it is");
     }
 
     /// The commands of the ways out of the first finding.

@@ -6,7 +6,7 @@
 //! own); so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A
 //! window that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
 //! sender's own buffer. A round trip that has grown while nothing waits here is a queue beyond this host; losses come after
-//! it, for it makes them too, unless they are more than a queue makes. A proxy of this host that keeps
+//! it, for it makes them too, unless they are more than a queue makes; before both, what is acknowledged not at all. A proxy of this host that keeps
 //! questions stands before whomever it passes them on to. What is left is the peer itself. A stream that
 //! nothing of this explains stays silent.
 //!
@@ -21,6 +21,7 @@ pub(crate) mod delayed_ack;
 mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
+mod drop_reasons;
 mod dropped_datagrams;
 mod dropped_packets;
 pub(crate) mod filter_drop;
@@ -30,6 +31,7 @@ mod losses;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
 pub(crate) mod overlay_port;
+pub(crate) mod packet_dropped;
 pub(crate) mod port_trend;
 pub(crate) mod ports_exhausted;
 pub(crate) mod proxy_queue;
@@ -52,6 +54,7 @@ pub(crate) mod tap_full;
 #[cfg(test)]
 mod tests;
 pub(crate) mod udp_flood;
+pub(crate) mod undelivered;
 pub(crate) mod ways_out;
 mod who_waits;
 mod writers;
@@ -66,6 +69,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &ring_full::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,
+    &packet_dropped::RULE,
     &dns_timeout::RULE,
     &overlay_port::RULE,
     &neighbour_failed::RULE,
@@ -78,6 +82,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &local_queue::RULE,
     &receiver_limited::RULE,
     &sendbuf_limited::RULE,
+    &undelivered::RULE,
     &remote_queue::RULE,
     &loss::RULE,
     &proxy_queue::RULE,

@@ -184,7 +184,13 @@ mod tests {
         vec![
             wait(10, "curl", "connect", object, 0, until),
             drops,
-            fact(Body::ReversePath(ReversePath { netns: 1, index: 2, own, of_all: 0 })),
+            fact(Body::ReversePath(ReversePath {
+                netns: 1,
+                index: 2,
+                own,
+                of_all: 0,
+                forwards: None,
+            })),
             fact(Body::NextHop(NextHop {
                 netns: 1,
                 destination: "192.0.2.1".parse().expect("an address"),

@@ -210,13 +210,65 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
     own.into_iter().chain([way]).collect()
 }
 
+/// The address of the other family by which the same process got through to the same port: names have both, and the first is tried first.
+fn other_family(measures: &Measures<'_>, end: &End, address: SocketAddr) -> Option<SocketAddr> {
+    let pid = end.links[end.named].who.pid;
+    let is_v4 = |it: &SocketAddr| it.ip().to_canonical().is_ipv4();
+    let gets_through = |socket: &&InetRef| {
+        socket.state != TCP_SYN_SENT
+            && socket.remote.port() == address.port()
+            && is_v4(&socket.remote) != is_v4(&address)
+            && socket.is_tcp()
+    };
+    let ends = measures.model.held.endpoints.iter().filter(|end| end.process.pid == pid);
+    let open = ends.map(|end| &end.object);
+    let waits = measures.waits().filter(|it| {
+        it.thread.pid == pid && matches!(it.class, WaitClass::SocketRead | WaitClass::SocketWrite)
+    });
+    let waited = waits.filter_map(|wait| wait.place.object.as_ref());
+    let of_socket = |object: &'_ ObjectRef| match object {
+        ObjectRef::Inet(socket) => Some(socket).filter(gets_through).map(|it| it.remote),
+        _ => None,
+    };
+    open.chain(waited).find_map(of_socket)
+}
+
+/// `IPv6`.
+fn family(address: SocketAddr) -> &'static str {
+    if address.ip().to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
 /// Waits to be connected.
 fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
     let waits = who_waits(measures, end);
+    let other = other_family(measures, end, address);
+    let (tried, by) = (family(address), other.map(|other| (other, family(other))));
+    let instead = by.map_or_else(String::new, |(other, by)| {
+        format!(
+            " {tried} is tried first; by {by} it gets through, to {}.",
+            other.ip().to_canonical()
+        )
+    });
+    let mut ways = ways_out(measures, address, end, "see whether it can be reached at all");
+    if let Some((_, by)) = by {
+        // gai.conf(5): the order of getaddrinfo alone.
+        let first = match by {
+            "IPv4" => {
+                " (or let names lead to IPv4 first: precedence ::ffff:0:0/96 100 in gai.conf)"
+            }
+            _ => "",
+        };
+        let text =
+            format!("bring {tried} there in order, or take that address out of the name's{first}");
+        ways.insert(0, Remedy::to(text));
+    }
+    let does = by.map_or("does not answer".to_string(), |(_, by)| {
+        format!("does not answer by {tried}, while {by} does")
+    });
     Wording {
-        title: format!("{waits} for a connection to {address}, which does not answer"),
+        title: format!("{waits} for a connection to {address}, which {does}"),
         text: format!(
-            "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.",
+            "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.{instead}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
         ),
@@ -229,7 +281,7 @@ fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u6
                 "/proc/net/netstat TcpExt.TCPSynRetrans",
             ),
         ],
-        remedy: ways_out(measures, address, end, "see whether it can be reached at all"),
+        remedy: ways,
     }
 }
 
@@ -267,6 +319,19 @@ mod tests {
         let found = findings(waits(48));
         assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "192.0.2.1"));
         assert!(codes(waits(2)).is_empty());
+    }
+
+    #[test]
+    fn a_family_that_is_tried_first_and_is_dead_is_said_where_the_other_gets_through() {
+        let object = inet("tcp", 100, "[2001:db8::1]:40000", "[2001:db8::2]:80", 2);
+        let mut facts = vec![wait(10, "client", "connect", object, 0, 40)];
+        let title = |facts: Vec<Fact>| findings(facts)[0].title.clone();
+        assert!(title(facts.clone()).ends_with("which does not answer"));
+        facts.push(endpoint(10, "client", inet("tcp", 101, "10.0.0.1:40001", "192.0.2.1:80", 1)));
+        assert!(title(facts.clone()).ends_with("does not answer by IPv6, while IPv4 does"));
+        let found = findings(facts);
+        assert!(found[0].text.contains("to 192.0.2.1."), "{}", found[0].text);
+        assert!(found[0].remedy[0].text.contains("gai.conf"));
     }
 
     #[test]

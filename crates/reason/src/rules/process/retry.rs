@@ -1,6 +1,6 @@
 //! process.retry: a call is refused again and again, with sleeps in between, until somebody makes it possible.
 //!
-//! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE), or this
+//! Mostly connections to a server that is not there (ECONNREFUSED), or to where nothing leads (ENETUNREACH, EHOSTUNREACH), and a server whose address another has (EADDRINUSE), or this
 //! host has not (EADDRNOTAVAIL); also
 //! writes to a file system without room; what the caller has no right to (refused_right.rs); and whole programs that fail
 //! (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
@@ -16,6 +16,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::net::ways_out::{ToolWithin, command_in};
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, Remedy, Wording};
@@ -72,20 +73,21 @@ pub(crate) static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     use WaitClass::{
-        FailedProgram, NoAddress, RefusedConnection, RefusedLimit, RefusedRight, TakenAddress,
+        FailedProgram, NoAddress, NoRoute, RefusedConnection, RefusedLimit, RefusedRight,
+        TakenAddress,
     };
     match end.class {
         FailedProgram => return failed_program::matched(measures, end),
         RefusedRight => return refused_right::matched(measures, end),
         _ => {}
     }
-    if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress | NoAddress) {
+    if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress | NoAddress | NoRoute) {
         return None;
     }
     let tries = refusal_words::tries(measures, end)?;
     let name = measures.model.name_of(&end.object).name;
     let by = match (end.class, has_it(measures, end, &tries)) {
-        (RefusedConnection, _) => Culprit::peer(name.clone(), name),
+        (RefusedConnection | NoRoute, _) => Culprit::peer(name.clone(), name),
         (TakenAddress, Some(owner)) => culprit(measures.model, owner),
         _ => Culprit { name, ..Culprit::default() },
     };
@@ -157,9 +159,15 @@ fn refused(
     let name = measures.model.name_of(&end.object).name;
     let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
+    let netns = measures.model.threads.identity(&tries.last.thread).map_or(0, |it| it.netns);
+    let ip = command_in(measures.model, netns, "ip");
+    let through = ip.through.as_ref().filter(|_| end.class == WaitClass::NoRoute);
     let (title, text, remedy) = match (&end.object, end.class) {
         (Object::Address(address), WaitClass::NoAddress) => {
             no_address(victim, &slept, *address, tries)
+        }
+        (Object::Address(address), WaitClass::NoRoute) => {
+            no_route(victim, &slept, *address, tries, &ip)
         }
         (Object::Address(address), _) => (
             format!("{victim} waits for somebody to listen on {name}: its connections are refused"),
@@ -193,9 +201,32 @@ fn refused(
         Remedy {
             text: doing.into(),
             command,
-            action: Some(Action::look(Question::State)),
+            action: Some(Action::look(Question::State).through(through)),
             ..Remedy::default()
         },
+    )
+}
+
+/// Nothing leads to the address: by this host's own routes, or whoever is asked on the way says so.
+fn no_route(
+    victim: &str,
+    slept: &str,
+    address: SocketAddr,
+    tries: &Tries<'_>,
+    ip: &ToolWithin,
+) -> (String, String, (&'static str, String)) {
+    const ENETUNREACH: i32 = 101;
+    let by = words::who(&tries.last.thread);
+    let why = match tries.last.errno {
+        ENETUNREACH => "No route of its network namespace leads there.",
+        _ => {
+            "A route there says that it cannot be reached, or a router does, or nobody answers for that address on the link."
+        }
+    };
+    (
+        format!("{victim} waits for a way to {address}: it cannot be reached from here"),
+        format!("{slept} {by} was the last to try. {why}"),
+        ("see which route is taken", format!("{ip} route get {}", address.ip())),
     )
 }
 
@@ -332,6 +363,21 @@ mod tests {
         let title = |syscall| client(&without(syscall), 3).findings[0].title.clone();
         assert!(title("bind").ends_with("the address 10.0.0.7: this host does not have it"));
         assert!(title("connect").ends_with("10.0.0.7:5432: it is given no port or address for it"));
+    }
+
+    #[test]
+    fn where_nothing_leads_a_way_is_waited_for() {
+        let said = |errno: i32| {
+            let unreachable = Denied { errno, ..connect("10.9.9.9:80") };
+            let report = client(&unreachable, 3);
+            let found = report.findings.first().expect("a finding");
+            (found.code.clone(), found.title.clone(), found.text.clone())
+        };
+        let (code, title, text) = said(101);
+        assert_eq!(code, "process.retry");
+        assert!(title.contains("waits for a way to 10.9.9.9:80"), "{title}");
+        assert!(text.contains("No route of its network namespace leads there."), "{text}");
+        assert!(said(113).2.contains("EHOSTUNREACH"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::holder_doing::AT_WORK;
 use crate::rules::proof::Proof;
-use crate::rules::wait_words;
+use crate::rules::wait_words::{self, AWAITS_TIMEOUT, TIMED_OVER};
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
@@ -185,6 +185,8 @@ struct Waited {
     parts: Vec<(usize, Option<BTreeSet<u32>>)>,
     at_work: f64,
     asleep: f64,
+    /// Of that, in waits that their own timeout ended.
+    timed: f64,
     elsewhere: f64,
 }
 
@@ -221,7 +223,10 @@ impl Waited {
             };
             match end.kind {
                 _ if seconds <= 0.0 => continue,
-                EndKind::Sleep => waited.asleep += seconds,
+                EndKind::Sleep => {
+                    waited.asleep += seconds;
+                    waited.timed += if end.is_timed() { seconds } else { 0.0 };
+                }
                 _ if end.class == WaitClass::Idle => waited.elsewhere += seconds,
                 _ => waited.at_work += seconds,
             }
@@ -251,6 +256,7 @@ impl Waited {
     fn doing(&self) -> (&'static str, &'static str, f64) {
         let (over, does, seconds) = match self.asleep >= self.elsewhere {
             _ if self.is_at_work() => ("is at work over", "is at work", self.at_work),
+            true if self.timed * 2.0 > self.asleep => (TIMED_OVER, AWAITS_TIMEOUT, self.asleep),
             true => ("sleeps over", "sleeps", self.asleep),
             false => ("waits for something else over", "waits for other events", self.elsewhere),
         };

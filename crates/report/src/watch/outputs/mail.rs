@@ -10,7 +10,7 @@
 use super::super::ring::shown;
 use super::child;
 use super::message::Message;
-use super::settings::MailSettings;
+use super::settings::{MailAddress, MailSettings};
 use super::{Failed, Output, Taken, Work};
 use crate::text::escape;
 use holdup_engine::over_time::Happened;
@@ -123,6 +123,37 @@ impl Output for Mail {
     }
 }
 
+/// Sends one mail of what was waited for, and waits for sendmail.
+pub(crate) fn send(to: &MailAddress, subject: &str, text: &str) -> Result<(), String> {
+    let mail = letter(to, subject, text);
+    let program = MailSettings::default().sendmail.display().to_string();
+    let arguments = ["-i".to_string(), "--".into(), to.0.clone()];
+    child::run(&program, &arguments, mail.into_bytes(), LASTS_MAX)
+        .map_err(|why| format!("the mail to {}: {why}", to.0))
+}
+
+fn letter(to: &MailAddress, subject: &str, text: &str) -> String {
+    let headers = heads(std::slice::from_ref(to), &escape::prose(subject, SUBJECT_WIDTH));
+    let mut body = String::new();
+    text.lines().for_each(|line| put(&mut body, &escape::line(line)));
+    let encoding = if body.is_ascii() { "7bit" } else { "8bit" };
+    format!("{}\nContent-Transfer-Encoding: {encoding}\n\n{body}", headers.join("\n"))
+}
+
+/// The headers that every mail has.
+fn heads(to: &[MailAddress], subject: &str) -> Vec<String> {
+    let to: Vec<&str> = to.iter().map(|it| it.0.as_str()).collect();
+    let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S +0000");
+    vec![
+        format!("Date: {now}"),
+        format!("To: {}", to.join(", ")),
+        encoded("Subject", subject),
+        "Auto-Submitted: auto-generated".into(),
+        "MIME-Version: 1.0".into(),
+        "Content-Type: text/plain; charset=utf-8".into(),
+    ]
+}
+
 /// A whole mail; `per_hour` if events had to wait for it.
 fn compose(
     settings: &MailSettings,
@@ -137,18 +168,9 @@ fn compose(
     let Some(worst) = events.iter().max_by_key(pressing) else {
         return String::new();
     };
-    let to: Vec<&str> = settings.to.iter().map(|it| it.0.as_str()).collect();
-    let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S +0000");
-    let mut headers = vec![
-        format!("Date: {now}"),
-        format!("To: {}", to.join(", ")),
-        encoded("Subject", &subject(worst, events.len() + more)),
-        format!("Message-ID: {}", id(worst, worst.sequence)),
-        "Auto-Submitted: auto-generated".into(),
-        format!("X-Holdup-Code: {}", escape::line(&worst.event.said.code)),
-        "MIME-Version: 1.0".into(),
-        "Content-Type: text/plain; charset=utf-8".into(),
-    ];
+    let mut headers = heads(&settings.to, &subject(worst, events.len() + more));
+    headers.push(format!("Message-ID: {}", id(worst, worst.sequence)));
+    headers.push(format!("X-Holdup-Code: {}", escape::line(&worst.event.said.code)));
     if let Some(from) = &settings.from {
         headers.push(format!("From: {}", from.0));
     }
@@ -319,7 +341,6 @@ fn put(out: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::super::message::example;
-    use super::super::settings::MailAddress;
     use super::*;
     use proptest::prelude::*;
 
@@ -405,6 +426,16 @@ mod tests {
             |text: &str| text.lines().find(|it| it.starts_with("References")).map(str::to_string);
         assert!(references(&text).is_some());
         assert_eq!(references(&text), references(&ended), "one thread");
+    }
+
+    #[test]
+    fn a_single_piece_of_news_is_a_mail_of_its_own() {
+        let to = MailAddress::try_from("root".to_string()).expect("an address");
+        let text = letter(&to, "make\nBcc: x\n is not done", "why:\n\n  \u{1b}[2Jit waits");
+        let (head, body) = text.split_once("\n\n").expect("a body");
+        assert_eq!(head.lines().count(), 7, "{head}");
+        assert!(head.contains("\nTo: root\nSubject: make") && !head.contains("\nBcc"), "{head}");
+        assert!(body.starts_with("why:\n\n  ") && !body.contains('\u{1b}'), "{body}");
     }
 
     #[test]

@@ -13,13 +13,13 @@ mod child;
 pub(super) mod figures;
 pub(crate) mod hook;
 pub(super) mod journald;
-mod mail;
+pub(crate) mod mail;
 pub(super) mod message;
 mod otlp;
 mod place;
 mod post;
 mod serve;
-pub(super) mod settings;
+pub(crate) mod settings;
 mod syslog;
 mod textfile;
 

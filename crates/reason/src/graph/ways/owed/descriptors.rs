@@ -70,7 +70,7 @@ fn leads(index: &Index<'_>, end: &Endpoint, asker: Option<u32>) -> Option<Leads>
                 return None;
             }
             let far = index.connections.far_processes(socket);
-            if far.is_empty() {
+            if far.is_empty() || index.connections.undelivered(socket).is_some() {
                 return Some(Leads::Away(socket.ino));
             }
             far

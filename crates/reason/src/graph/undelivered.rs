@@ -1,0 +1,109 @@
+//! What was sent on a connection and does not arrive: the other end acknowledges nothing, however often it is sent again.
+//!
+//! Who waits on such a connection waits for the way and not for whoever is at its other end, who has not heard the question; or has
+//! answered, and the answer is under way. Owns the test, by the clocks of the end that sent. Must not: say where on the way it is lost (rules/net).
+//!
+//! Rejected: the count of segments sent again alone (it is of the connection's whole life), and the age of what was heard last alone (a
+//! connection at rest hears nothing for hours).
+
+use super::index::Index;
+use crate::facts::*;
+use crate::model::Model;
+use crate::threshold::Threshold;
+use crate::waits::timeline::WaitSpan;
+
+/// Nothing is acknowledged for so long.
+pub static UNHEARD: Threshold = Threshold::new(
+    300.0,
+    "ms",
+    "for which somebody waits and nothing that was sent is acknowledged: by then it was sent again at least once",
+    "TCP_RTO_MIN (include/net/tcp.h) is 0.2 s, and the longest delay of an acknowledgement as much",
+);
+/// Round trips in which an acknowledgement comes back, however slow the way.
+const ROUND_TRIPS: u64 = 2;
+
+/// An end of a connection of which nothing arrives.
+#[derive(Debug, Clone, Copy)]
+pub struct Undelivered<'a> {
+    /// The end that sent it.
+    pub sender: &'a Endpoint,
+    /// Its state.
+    pub state: &'a SocketState,
+    /// Bytes that were sent and not acknowledged.
+    pub bytes: u32,
+    /// When something was acknowledged last, or heard at all.
+    pub heard_ns: Ns,
+}
+
+impl<'a> Undelivered<'a> {
+    /// Of one end, if what it sent last does not arrive.
+    pub(super) fn of(model: &Model, sender: &'a Endpoint) -> Option<Self> {
+        let state = sender.socket.as_ref()?;
+        let turn = state.turn.as_ref().filter(|turn| turn.packets_out > 0 && turn.jiffy_ns > 0)?;
+        let bytes = turn.snd_nxt.wrapping_sub(turn.snd_una);
+        if bytes == 0 || state.retransmits == 0 {
+            return None;
+        }
+        let read_ns = model.look.end_ns;
+        let age_ns = u64::from(turn.heard_jiffies) * u64::from(turn.jiffy_ns);
+        // What comes from there meanwhile acknowledges nothing new.
+        let heard_ns = match turn.delivered_ns {
+            0 => read_ns.saturating_sub(age_ns),
+            delivered_ns => delivered_ns,
+        };
+        let on_its_way_ns = ROUND_TRIPS * u64::from(state.rtt_us) * 1_000;
+        let unheard_ns = read_ns.saturating_sub(heard_ns);
+        (unheard_ns > on_its_way_ns.max(UNHEARD.ns())).then_some(Self {
+            sender,
+            state,
+            bytes,
+            heard_ns,
+        })
+    }
+}
+
+/// Whether a wait is for what does not arrive, either way.
+pub(super) fn waits_for_undelivered(index: &Index<'_>, wait: &WaitSpan, socket: &InetRef) -> bool {
+    let Some(lost) = index.connections.undelivered(socket) else { return false };
+    let from_ns = wait.begin_ns.max(lost.heard_ns);
+    wait.end_ns.saturating_sub(from_ns) >= UNHEARD.ns()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{LOOK_NS, endpoint};
+    use crate::waits::timeline::Observed;
+
+    const MILLISECOND: u32 = 1_000_000;
+
+    fn end(heard_ms: u32, state: SocketState, outstanding: u32) -> bool {
+        let turn = TcpTurn {
+            snd_una: u32::MAX,
+            snd_nxt: u32::MAX.wrapping_add(outstanding),
+            packets_out: outstanding.min(1),
+            heard_jiffies: heard_ms,
+            jiffy_ns: MILLISECOND,
+            ..TcpTurn::default()
+        };
+        let mut near = endpoint(10, "app", inet("tcp", 5, "10.0.0.1:5000", "10.0.0.2:80", 1));
+        if let Body::Endpoint(near) = &mut near.body {
+            near.socket = Some(SocketState { turn: Some(turn), ..state });
+        }
+        let near = Fact { at_ns: LOOK_NS, ..near };
+        let Observed { model, .. } =
+            Observed::new([crate::rules::scenes::host(), vec![near]].concat());
+        Undelivered::of(&model, &model.held.endpoints[0]).is_some()
+    }
+
+    #[test]
+    fn what_is_sent_again_and_not_acknowledged_does_not_arrive() {
+        let again = || SocketState { retransmits: 3, ..SocketState::default() };
+        assert!(end(900, again(), 100));
+        assert!(!end(900, again(), 0), "nothing is outstanding");
+        assert!(!end(900, SocketState::default(), 100), "it was not sent again");
+        assert!(!end(200, again(), 100), "it may still be acknowledged");
+        assert!(!end(900, SocketState { rtt_us: 600_000, ..again() }, 100), "a long way");
+    }
+}

@@ -1,0 +1,219 @@
+//! What the kernel's reasons for dropping a packet mean (include/net/dropreason-core.h), and where to look for what made it.
+//!
+//! Owns the words of the reasons that no rule of their own is about; where a reason says nothing, the function that dropped may. A reason
+//! that is not listed is of a newer kernel, or of a module, and is said as it stands. Must not: say whose packets they are, or that a drop
+//! matters (packet_dropped.rs).
+//!
+//! Edit together: src/kernel/fitting.rs of the probe (what is the ordinary end of a packet, and not counted).
+
+use crate::facts::PacketDrops;
+
+/// Where to look for what drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// The interface's MTU.
+    Mtu,
+    /// Routes, and rules that choose between them.
+    Routes,
+    /// Filters of tc at the interface.
+    Filters,
+    /// Programs at the interface, or of a cgroup.
+    Programs,
+    /// What the driver leaves to the adapter: checksums.
+    Features,
+    /// Ports of a bridge, and their states.
+    Ports,
+    /// Where frames go by their addresses.
+    Forwarding,
+    /// Memory of all sockets of a protocol.
+    SocketMemory,
+    /// Policies of IPsec.
+    Policies,
+    /// The interface itself.
+    Interface,
+    /// Where in the kernel it happens.
+    Kernel,
+}
+
+/// Why packets were dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// A clause: `they are longer than its MTU`.
+    pub clause: String,
+    /// Where to look.
+    pub look: Look,
+}
+
+const TOO_LONG: &str = "they are longer than its MTU allows";
+const CHECKSUM: &str = "their checksum is wrong";
+const NO_ROUTE: &str = "no route leads on from there";
+const DAMAGED: &str = "their headers are damaged";
+const SIGNATURE: &str = "their signature (TCP MD5 or AO) is missing or wrong";
+const FORGED: &str = "their source address cannot come from there (a martian)";
+
+/// Reasons by name.
+const REASONS: &[(&str, &str, Look)] = &[
+    ("PKT_TOO_BIG", TOO_LONG, Look::Mtu),
+    ("IP_OUTNOROUTES", NO_ROUTE, Look::Routes),
+    ("IP_INNOROUTES", NO_ROUTE, Look::Routes),
+    ("IP_INADDRERRORS", "no route leads on from there, or one forbids them", Look::Routes),
+    ("IP_INVALID_SOURCE", FORGED, Look::Routes),
+    ("IP_LOCAL_SOURCE", "their source is an address of this host's own", Look::Routes),
+    ("IP_LOCALNET", "they are for 127.0.0.0/8 and come from outside", Look::Routes),
+    ("IP_INVALID_DEST", "their destination is no valid address", Look::Routes),
+    ("IPV6DISABLED", "IPv6 is switched off there", Look::Interface),
+    ("TC_EGRESS", "a filter of tc drops them", Look::Filters),
+    ("TC_INGRESS", "a filter of tc drops them", Look::Filters),
+    ("TC_CHAIN_NOTFOUND", "a filter of tc leads to a chain that is not there", Look::Filters),
+    ("TC_RECLASSIFY_LOOP", "filters of tc lead in a circle", Look::Filters),
+    ("XDP", "an XDP program at the interface drops them", Look::Programs),
+    ("BPF_CGROUP_EGRESS", "a BPF program of the sender's cgroup drops them", Look::Programs),
+    ("SOCKET_FILTER", "a filter on the socket itself drops them", Look::Programs),
+    ("SECURITY_HOOK", "a security module of the kernel drops them", Look::Kernel),
+    ("XFRM_POLICY", "the policy of IPsec does not let them pass", Look::Policies),
+    ("TCP_CSUM", CHECKSUM, Look::Features),
+    ("UDP_CSUM", CHECKSUM, Look::Features),
+    ("ICMP_CSUM", CHECKSUM, Look::Features),
+    ("IP_CSUM", CHECKSUM, Look::Features),
+    ("SKB_CSUM", CHECKSUM, Look::Features),
+    ("SKB_GSO_SEG", "they cannot be cut into segments", Look::Features),
+    ("IP_INHDR", DAMAGED, Look::Features),
+    ("PKT_TOO_SMALL", DAMAGED, Look::Features),
+    ("HDR_TRUNC", DAMAGED, Look::Features),
+    ("TCP_MD5NOTFOUND", SIGNATURE, Look::Kernel),
+    ("TCP_MD5UNEXPECTED", SIGNATURE, Look::Kernel),
+    ("TCP_MD5FAILURE", SIGNATURE, Look::Kernel),
+    ("TCP_AUTH_HDR", SIGNATURE, Look::Kernel),
+    ("TCP_AONOTFOUND", SIGNATURE, Look::Kernel),
+    ("TCP_AOUNEXPECTED", SIGNATURE, Look::Kernel),
+    ("TCP_AOKEYNOTFOUND", SIGNATURE, Look::Kernel),
+    ("TCP_AOFAILURE", SIGNATURE, Look::Kernel),
+    ("TCP_MINTTL", "they come from further away than the socket takes packets from", Look::Kernel),
+    (
+        "PROTO_MEM",
+        "all sockets of the protocol together have used up their memory",
+        Look::SocketMemory,
+    ),
+    ("NOMEM", "the kernel had no memory for them", Look::SocketMemory),
+    ("PFMEMALLOC", "the kernel had no memory for them", Look::SocketMemory),
+    (
+        "SOCKET_BACKLOG",
+        "the socket has no room for them while its process is in a call on it",
+        Look::Kernel,
+    ),
+    ("FRAG_REASM_TIMEOUT", "other fragments of them never came", Look::Mtu),
+    ("FRAG_TOO_FAR", "too many other fragments came in between", Look::Mtu),
+    ("VXLAN_VNI_NOT_FOUND", "no tunnel there has their network's number", Look::Interface),
+    ("VXLAN_INVALID_HDR", "they are not of the tunnel's kind", Look::Interface),
+    ("TUNNEL_TXINFO", "the tunnel does not know where to send them", Look::Forwarding),
+    ("NO_TX_TARGET", "nothing there says where they are to go", Look::Forwarding),
+    ("VXLAN_ENTRY_EXISTS", "their sender is said to be elsewhere", Look::Forwarding),
+    ("MAC_INVALID_SOURCE", "the hardware address of their sender is not valid", Look::Forwarding),
+    ("LOCAL_MAC", "the hardware address of their sender is this host's own", Look::Forwarding),
+    ("IP_TUNNEL_ECN", "the tunnel's marks of congestion contradict their own", Look::Kernel),
+    ("RECURSION_LIMIT", "they go round in a circle of interfaces", Look::Routes),
+    ("BRIDGE_INGRESS_STP_STATE", "the port of the bridge does not forward", Look::Ports),
+    ("DEV_READY", "the interface is not ready to send", Look::Interface),
+    ("DEV_HDR", "the interface could not write their header", Look::Interface),
+    ("TAP_FILTER", "the tap's filter drops them", Look::Programs),
+    ("TAP_TXFILTER", "the tap's filter drops them", Look::Programs),
+];
+
+/// Reasons that rules of their own are about, or that are the other end's doing: begins of their names.
+const OTHERS: &[&str] = &[
+    "NETFILTER_DROP",
+    "IP_RPFILTER",
+    "FULL_RING",
+    "CPU_BACKLOG",
+    "SOCKET_RCVBUFF",
+    "NO_SOCKET",
+    "TCP_LISTEN_OVERFLOW",
+    "TCP_ZEROWINDOW",
+    "TCP_OVERWINDOW",
+    "TCP_OFO",
+    "NEIGH_",
+    "QDISC_",
+    "CAKE_",
+    "FQ_",
+    "DUALPI2_",
+];
+
+/// The reason that says nothing.
+const NOT_SPECIFIED: &str = "NOT_SPECIFIED";
+
+/// Functions that drop for one reason alone, where none is given.
+const FUNCTIONS: &[(&str, &str, Look)] = &[
+    ("__dev_forward_skb", "they are longer than the MTU of the other end", Look::Mtu),
+    ("__dev_forward_skb2", "they are longer than the MTU of the other end", Look::Mtu),
+    ("br_dev_queue_push_xmit", TOO_LONG, Look::Mtu),
+    ("ip_forward", "they may not be forwarded", Look::Routes),
+    ("dst_discard", "a route there is a black hole for them", Look::Routes),
+    ("dst_discard_out", "a route there is a black hole for them", Look::Routes),
+    ("ip_error", NO_ROUTE, Look::Routes),
+    ("ip6_pkt_drop", NO_ROUTE, Look::Routes),
+    ("ip6_pkt_discard", NO_ROUTE, Look::Routes),
+    ("br_handle_frame", "the bridge does not take them", Look::Ports),
+    ("br_handle_frame_finish", "the bridge does not take them", Look::Ports),
+];
+
+/// Functions of the protocols themselves drop what they have understood and do not need: begins of their names.
+const OF_PROTOCOLS: &[&str] = &["tcp_", "__tcp", "udp", "__udp", "sk_", "sock_", "skb_", "unix_"];
+
+/// Why packets were dropped, if it is neither in the ordinary course of things nor the matter of another rule.
+pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
+    let listed = |all: &[(&str, &str, Look)], name: &str| {
+        let (_, clause, look) = all.iter().find(|(known, _, _)| *known == name)?;
+        Some(Cause { clause: (*clause).into(), look: *look })
+    };
+    let begins = |all: &[&str], name: &str| all.iter().any(|begin| name.starts_with(begin));
+    match (drops.reason.as_str(), drops.function.as_str()) {
+        // A kernel without reasons says the function of whatever ends a packet.
+        ("", function) => listed(FUNCTIONS, function),
+        (NOT_SPECIFIED, "") => None,
+        (NOT_SPECIFIED, function) => listed(FUNCTIONS, function).or_else(|| {
+            let clause = format!("its function {function} gives no reason");
+            (!begins(OF_PROTOCOLS, function)).then_some(Cause { clause, look: Look::Kernel })
+        }),
+        (reason, _) if begins(OTHERS, reason) => None,
+        (reason, _) => listed(REASONS, reason).or_else(|| {
+            let clause = format!("the kernel's word for why is {reason}");
+            Some(Cause { clause, look: Look::Kernel })
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reason: &str, function: &str) -> Option<(String, Look)> {
+        let drops = PacketDrops {
+            reason: reason.into(),
+            function: function.into(),
+            ..PacketDrops::default()
+        };
+        cause(&drops).map(|it| (it.clause, it.look))
+    }
+
+    #[test]
+    fn a_reason_is_known_or_said_as_it_stands() {
+        assert_eq!(of("PKT_TOO_BIG", ""), Some((TOO_LONG.into(), Look::Mtu)));
+        let said = of("OVS_DROP_METER", "").expect("a cause");
+        assert_eq!(said, ("the kernel's word for why is OVS_DROP_METER".into(), Look::Kernel));
+    }
+
+    #[test]
+    fn what_other_rules_are_about_has_no_cause_here() {
+        for reason in ["NETFILTER_DROP", "QDISC_OVERLIMIT", "NEIGH_FAILED", "TCP_OFO_QUEUE_PRUNE"] {
+            assert_eq!(of(reason, ""), None, "{reason}");
+        }
+    }
+
+    #[test]
+    fn without_a_reason_the_function_may_say_it() {
+        assert_eq!(of("", "dst_discard").map(|it| it.1), Some(Look::Routes));
+        assert_eq!(of("", "kfree_skb_list"), None, "a kernel without reasons says all functions");
+        assert_eq!(of(NOT_SPECIFIED, "tcp_v4_rcv"), None, "the protocol does not need it");
+        assert_eq!(of(NOT_SPECIFIED, "ovs_vport_receive").map(|it| it.1), Some(Look::Kernel));
+    }
+}

@@ -1,0 +1,306 @@
+//! net.undelivered: what is sent on a connection is not acknowledged, however often it is sent again.
+//!
+//! Two witnesses: somebody waits on the connection, and the clocks of the end that sent say that nothing was acknowledged meanwhile. The other
+//! end may be elsewhere or on this host, in another network namespace; either of the two may be the one that sent. Must not: say where on the
+//! way it is lost (what this host drops itself has a rule of its own), or blame whoever is there.
+//!
+//! Rejected: the MTU of a way as its own finding (that only long packets are lost is seen by trying short ones, which nobody here does).
+//!
+//! Edit together: graph/undelivered.rs (the test).
+
+use crate::facts::{InetRef, ObjectRef, ThreadRef};
+use crate::graph::end::{End, EndKind};
+use crate::graph::undelivered::{UNHEARD, Undelivered};
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::model::{figures, words};
+use crate::rules::action::{Action, Question};
+use crate::rules::net::ways_out::command_in;
+use crate::rules::net::who_waits::who_waits;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, ask};
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_SYN_SENT;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Part of the look that is lost.
+static NOTICED: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "seconds lost for each second of the look: what costs less is a moment",
+    "as for a warning (Severity::of)",
+);
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    code: "net.undelivered",
+    title: "What is sent on a connection does not arrive",
+    theory: "A connection that was made stays open however dead the way is: a host that is gone, an address translation that has forgotten \
+             it, a firewall that began to drop, a way that loses every packet of full length. TCP sends again, after 0.2 s, then twice as \
+             long each time, for a quarter of an hour, and the program just waits. That nothing is acknowledged tells it from a peer that \
+             thinks.",
+    needs: &[
+        "somebody waits for an answer, or for room to send, on a connection of TCP",
+        "what this end sent, or the other one if it is on this host, was sent again and is not acknowledged, for 0.3 s and two round trips",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "the question was acknowledged",
+            "a_question_that_was_heard_is_the_peer_s_time",
+        ),
+        Refutation::new("nobody waits so long", "a_short_wait_is_not_for_what_was_lost"),
+    ],
+    remedies: &[
+        "find where on the way packets end, and of which length",
+        "a timeout, or probes (SO_KEEPALIVE, TCP_USER_TIMEOUT), so that the program hears of it",
+    ],
+    stories: &["S2.7"],
+    thresholds: &[&UNHEARD, &NOTICED],
+    finds: Finds::Look(find),
+};
+
+/// A connection on which nothing arrives.
+struct Lost<'m> {
+    socket: &'m InetRef,
+    undelivered: Undelivered<'m>,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut by_peer: BTreeMap<(SocketAddr, bool), Vec<(usize, Lost<'m>)>> = BTreeMap::new();
+    for (at, end) in ends.iter().enumerate() {
+        if let Some(lost) = lost(measures, end) {
+            let key = (lost.socket.remote, lost.is_question());
+            by_peer.entry(key).or_default().push((at, lost));
+        }
+    }
+    by_peer.into_values().filter_map(|all| matched(measures, ends, &all)).collect()
+}
+
+fn lost<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Lost<'m>> {
+    let Object::Inet(ino) = end.object else { return None };
+    let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
+    if !is_open || end.longest_seconds < UNHEARD.ns() as f64 / 1e9 {
+        return None;
+    }
+    let socket = measures.model.called.socket(ino).filter(|it| it.state != TCP_SYN_SENT)?;
+    let undelivered = measures.graph.undelivered(socket)?;
+    Some(Lost { socket, undelivered })
+}
+
+impl Lost<'_> {
+    /// This end has sent it, and not the other.
+    fn is_question(&self) -> bool {
+        matches!(&self.undelivered.sender.object, ObjectRef::Inet(it) if it.local == self.socket.local)
+    }
+
+    /// For how long somebody waits and nothing is acknowledged, seconds.
+    fn seconds(&self, measures: &Measures<'_>, end: &End) -> f64 {
+        let unheard_ns = measures.model.look.end_ns.saturating_sub(self.undelivered.heard_ns);
+        (unheard_ns as f64 / 1e9).min(end.longest_seconds)
+    }
+
+    /// Segments that were sent again within the look.
+    fn again(&self, measures: &Measures<'_>) -> u32 {
+        let ino = self.undelivered.sender.object_ino();
+        let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
+        stream.map_or(0, |stream| stream.change.retransmits)
+    }
+
+    /// What is outstanding fills whole segments.
+    fn is_long(&self) -> bool {
+        let segment = self.undelivered.state.segment_bytes;
+        segment > 0 && self.undelivered.bytes >= segment
+    }
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    all: &[(usize, Lost<'m>)],
+) -> Option<Match<'m>> {
+    let end = End::merged(all.iter().map(|(at, _)| &ends[*at]))?;
+    if end.seconds < NOTICED.value * measures.wall_seconds() {
+        return None;
+    }
+    let longest = all
+        .iter()
+        .max_by(|a, b| ends[a.0].longest_seconds.total_cmp(&ends[b.0].longest_seconds))?;
+    let wording = wording(measures, &end, &longest.1);
+    let address = longest.1.socket.remote;
+    let by = Culprit::peer(format!("way to {}", address.ip().to_canonical()), address.to_string());
+    let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
+    Some(all.iter().fold(matched, |matched, (at, _)| matched.claiming(*at, None)))
+}
+
+fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
+    let (waits, address) = (who_waits(measures, end), lost.socket.remote);
+    let since = words::seconds(lost.seconds(measures, end));
+    let title = match (lost.is_question(), end.class) {
+        (true, WaitClass::SocketWrite) => {
+            format!(
+                "{waits} for room to send to {address}, which has acknowledged nothing for {since}"
+            )
+        }
+        (true, _) => format!(
+            "{waits} for an answer of {address}, which has not acknowledged what it was sent, for {since}"
+        ),
+        (false, _) => {
+            format!("{waits} for {address}, whose answer is sent and has not arrived for {since}")
+        }
+    };
+    let again = lost.again(measures);
+    let sent_again = match again {
+        0 => "sent again before".to_string(),
+        n => format!("sent again {} meanwhile", words::count(n as usize, "time", "times")),
+    };
+    let bytes = figures::bytes(f64::from(lost.undelivered.bytes));
+    let gone = "packets are lost on the way there or back, or nobody is there any more";
+    let long = match lost.is_long() {
+        true => format!(
+            " What is outstanding fills whole segments, of {} bytes of data each: a way with a smaller MTU loses just these.",
+            lost.undelivered.state.segment_bytes
+        ),
+        false => String::new(),
+    };
+    let mut evidence = vec![
+        Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
+        Evidence::new(
+            "bytes sent and not acknowledged",
+            f64::from(lost.undelivered.bytes),
+            "byte",
+            "tcp_sock of the connection",
+        ),
+    ];
+    if again > 0 {
+        let fact = "segments sent again";
+        evidence.push(Evidence::new(fact, f64::from(again), "1", "tcp_sock.total_retrans"));
+    }
+    Wording {
+        title,
+        text: format!(
+            "{} pass so. {bytes} are not acknowledged, though {sent_again}: {gone}.{}{long}",
+            words::of_window(end.seconds, measures.wall_seconds()),
+            whose_end(measures, lost),
+        ),
+        evidence,
+        remedy: remedies(measures, lost),
+    }
+}
+
+/// The other end is on this host: it has not got it, whatever it does.
+fn whose_end(measures: &Measures<'_>, lost: &Lost<'_>) -> String {
+    let far = measures.graph.far_processes(lost.socket);
+    let named = |far: &ThreadRef| words::who(far);
+    match far.first().map(named) {
+        Some(far) if lost.is_question() => {
+            format!(" {far} of this host has the other end, and has not got it.")
+        }
+        Some(far) => format!(" {far} of this host has sent it."),
+        None => String::new(),
+    }
+}
+
+fn remedies(measures: &Measures<'_>, lost: &Lost<'_>) -> Vec<Remedy> {
+    let (model, socket) = (measures.model, lost.socket);
+    let tracepath = command_in(model, socket.netns, "tracepath");
+    let way = Remedy {
+        text: "see how far packets come on the way, and how long they may be on it".into(),
+        command: format!("{tracepath} -n {}", socket.remote.ip().to_canonical()),
+        action: Some(Action::look(Question::State).through(tracepath.through.as_ref())),
+        ..Remedy::default()
+    };
+    let own = Remedy {
+        text: "see what this side knows of the connection".into(),
+        ..ask::of_socket(model, socket)
+    };
+    vec![way, own]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{LOOK_NS, at_place};
+
+    const CODE: &str = "net.undelivered";
+    const SEGMENT: u32 = 1_448;
+
+    /// A client stands in a read since the begin of the look; so much of its question is not acknowledged.
+    fn asks(outstanding: u32) -> Vec<Fact> {
+        let near = || inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+        let turn = TcpTurn {
+            snd_una: 1_000,
+            snd_nxt: 1_000 + outstanding,
+            packets_out: outstanding.div_ceil(SEGMENT),
+            heard_jiffies: 6_000,
+            jiffy_ns: 1_000_000,
+            ..TcpTurn::default()
+        };
+        let state = SocketState {
+            acked_bytes: 80,
+            retransmits: 4,
+            segment_bytes: SEGMENT,
+            turn: Some(turn),
+            ..SocketState::default()
+        };
+        let stands = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(near()),
+            ..Place::default()
+        };
+        vec![
+            look_at(TargetKind::Process, 10),
+            Fact { at_ns: LOOK_NS, ..with_state(10, "client", near(), state) },
+            at_place(10, "client", stands),
+        ]
+    }
+
+    #[test]
+    fn a_question_that_nobody_acknowledges_is_not_the_peer_s_time() {
+        let found = findings(asks(100));
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "way to 192.0.2.1"));
+        assert!(found[0].title.contains("which has not acknowledged what it was sent"));
+        assert!(!found[0].text.contains("whole segments"), "{}", found[0].text);
+        assert_eq!(found[0].remedy[0].command, "tracepath -n 192.0.2.1");
+    }
+
+    #[test]
+    fn what_fills_whole_segments_may_be_too_long_for_the_way() {
+        let found = findings(asks(2 * SEGMENT));
+        assert!(found[0].text.contains("1448 bytes of data each"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_question_that_was_heard_is_the_peer_s_time() {
+        assert_eq!(codes(asks(0)), ["net.slow_peer"]);
+    }
+
+    #[test]
+    fn who_has_the_other_end_on_this_host_is_not_waited_for() {
+        let far = inet("tcp", 200, "192.0.2.1:80", "10.0.0.1:40000", 1);
+        let mut facts = asks(100);
+        facts.push(with_state(20, "server", far.clone(), SocketState::default()));
+        let reads = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(far),
+            ..Place::default()
+        };
+        facts.push(at_place(20, "server", reads));
+        let found = findings(facts);
+        assert_eq!(found[0].code, CODE);
+        assert!(found[0].text.contains("server 20 of this host has the other end"));
+    }
+
+    #[test]
+    fn a_short_wait_is_not_for_what_was_lost() {
+        let mut facts = asks(100);
+        let near = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+        facts[2] = wait(10, "client", "recvfrom", near, 0, 2);
+        assert!(!says(CODE, facts));
+    }
+}
