@@ -54,12 +54,14 @@ SMALL_LINK := -C link-arg=-Wl,-z,pack-relative-relocs
 # brings for this platform can; others would refuse the option.
 comma := ,
 SMALL_LINK += $(if $(filter x86_64-unknown-linux-gnu,$(shell rustc -vV | sed -n 's/^host: //p')),-C link-arg=-Wl$(comma)--icf=all)
+# A panic is a fault of holdup's own, and ends it either way; what it would unwind through is a megabyte and a half. What lies in the state
+# folder bears an end at any moment (docs/watch.md), and a terminal is put back by the hook (top/terminal.rs).
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
 	export RUSTFLAGS="-C target-feature=+crt-static $(SMALL_LINK) $(SAME_PATHS) $${RUSTFLAGS:-}" CFLAGS="$(SAME_PATHS_C) $${CFLAGS:-}"; \
-	CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+	CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_PANIC=abort \
 	    cargo build --locked --release --package holdup --bin holdup --target "$$triple"; \
 	mkdir -p target; \
 	built=$(OUT)/$$triple/release/holdup; \

@@ -103,7 +103,7 @@ fn matched<'m>(
     if said.is_not_passed_on() {
         said.cause.clause = "packets for others are not passed on there (forwarding is off)".into();
     }
-    let by = Culprit::setting(said.culprit(), said.reason().to_string());
+    let by = Culprit::setting(said.culprit(), said.setting());
     let wording = said.wording(&end);
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
     let claims = losing.iter().map(|losing| losing.end);
@@ -177,13 +177,25 @@ impl Said<'_, '_> {
         }
     }
 
+    /// Where it is set; the kernel's word, where that does not say it.
+    fn setting(&self) -> String {
+        let at = self.interface().unwrap_or_default();
+        match (self.cause.look, self.mtu()) {
+            _ if self.is_not_passed_on() => self.forwarding('.'),
+            (Look::Mtu, Some(mtu)) => format!("dev {at} mtu {mtu}"),
+            (Look::Filters, _) => format!("tc filter, dev {at}"),
+            _ => self.reason().to_string(),
+        }
+    }
+
     fn wording(&self, end: &End) -> Wording {
         let (measures, first) = (self.measures, self.first());
         let all = || self.losing.iter().flat_map(|it| &it.dropped);
         let packets: u64 = all().map(|it| it.flow.packets).sum();
         let waits = who_waits(measures, end);
         let waited = waited_for(&self.losing[0], self.losing);
-        let whose = if first.is_outgoing { "its packets are" } else { "what comes back is" };
+        let whose =
+            if first.is_outgoing { "its packets are" } else { "the packets that come back are" };
         let (place, clause) = (self.place(), &self.cause.clause);
         let again = match first.flow.protocol.as_str() {
             "tcp" => " TCP sends each of them again, later each time.",

@@ -10,7 +10,7 @@
 use crate::facts::*;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::net_counter::growth_everywhere;
+use crate::measure::net_counter::growth;
 use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
@@ -135,14 +135,20 @@ fn matched<'m>(
     if end.longest_seconds < SLOW.value || !noticed {
         return None;
     }
+    let counted = |name: &str| {
+        let Object::Inet(ino) = end.object else { return None };
+        let socket = measures.model.called.socket(ino)?;
+        // Of a namespace whose first process began within the look nothing is known from before.
+        growth(measures.model, socket.netns, name)
+    };
     let (again, proof) = match what {
         For::Connection => {
-            let again = growth_everywhere(measures.model, "TcpExt.TCPSynRetrans");
-            (again, if again > 0 { Proof::TwoWitnesses } else { Proof::OneWitness })
+            let again = counted("TcpExt.TCPSynRetrans");
+            (again, if again > Some(0) { Proof::TwoWitnesses } else { Proof::OneWitness })
         }
         For::Data => {
-            let again = growth_everywhere(measures.model, "Tcp.RetransSegs");
-            (again, if again == 0 { Proof::Inferred } else { Proof::OneWitness })
+            let again = counted("Tcp.RetransSegs");
+            (again, if again > Some(0) { Proof::OneWitness } else { Proof::Inferred })
         }
     };
     let wording = match what {
@@ -159,33 +165,39 @@ fn matched<'m>(
 }
 
 /// Waits for what a peer elsewhere has to say.
-fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
+fn answering(
+    measures: &Measures<'_>,
+    address: SocketAddr,
+    end: &End,
+    again: Option<u64>,
+) -> Wording {
     let waits = who_waits(measures, end);
-    let nothing_lost = "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it.";
+    let nothing_lost = " This host sent nothing twice meanwhile: the time passes at the peer or on the way from it.";
     Wording {
         title: format!("{waits} for {address}, which takes its time to answer"),
         text: format!(
-            "{} pass in waits for what it sends, {} the longest. {}",
+            "{} pass in waits for what it sends, {} the longest.{}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
             match again {
-                0 => nothing_lost.to_string(),
-                n => format!(
-                    "This host sent {} again meanwhile: the way may lose packets.",
+                None => String::new(),
+                Some(0) => nothing_lost.to_string(),
+                Some(n) => format!(
+                    " This host sent {} again meanwhile: the way may lose packets.",
                     words::count(n as usize, "segment", "segments")
                 ),
             },
         ),
-        evidence: vec![
+        evidence: [
             Evidence::new("time waited for data", end.seconds, "s", "sched_switch"),
             Evidence::new("longest wait for data", end.longest_seconds, "s", "sched_switch"),
-            Evidence::new(
-                "segments sent again",
-                again as f64,
-                "1",
-                "/proc/net/snmp Tcp.RetransSegs",
-            ),
-        ],
+        ]
+        .into_iter()
+        .chain(again.map(|again| {
+            let source = "/proc/net/snmp Tcp.RetransSegs";
+            Evidence::new("segments sent again", again as f64, "1", source)
+        }))
+        .collect(),
         remedy: ways_out(measures, address, end, "see how far away it is, and what it does"),
     }
 }
@@ -239,7 +251,12 @@ fn family(address: SocketAddr) -> &'static str {
 }
 
 /// Waits to be connected.
-fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
+fn connecting(
+    measures: &Measures<'_>,
+    address: SocketAddr,
+    end: &End,
+    again: Option<u64>,
+) -> Wording {
     let waits = who_waits(measures, end);
     let other = other_family(measures, end, address);
     let (tried, by) = (family(address), other.map(|other| (other, family(other))));
@@ -268,19 +285,25 @@ fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u6
     Wording {
         title: format!("{waits} for a connection to {address}, which {does}"),
         text: format!(
-            "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.{instead}",
+            "{} pass in waits to be connected, {} the longest{}.{instead}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
+            again.map_or_else(String::new, |n| format!(
+                "; {}",
+                words::count(n as usize, "attempt was repeated", "attempts were repeated")
+            )),
         ),
-        evidence: vec![
-            Evidence::new("longest wait to be connected", end.longest_seconds, "s", "sched_switch"),
-            Evidence::new(
-                "attempts to connect that were repeated",
-                again as f64,
-                "1",
-                "/proc/net/netstat TcpExt.TCPSynRetrans",
-            ),
-        ],
+        evidence: std::iter::once(Evidence::new(
+            "longest wait to be connected",
+            end.longest_seconds,
+            "s",
+            "sched_switch",
+        ))
+        .chain(again.map(|again| {
+            let source = "/proc/net/netstat TcpExt.TCPSynRetrans";
+            Evidence::new("attempts to connect that were repeated", again as f64, "1", source)
+        }))
+        .collect(),
         remedy: ways,
     }
 }
