@@ -26,6 +26,13 @@ use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+/// Between the first and the second time that a segment is sent again.
+static SECOND_TRY: Threshold = Threshold::new(
+    0.5,
+    "s",
+    "since a segment was sent again, once in the look: after its first time it is sent again before that",
+    "twice TCP_RTO_MIN (include/net/tcp.h), which is 0.2 s, and a round trip",
+);
 /// Part of the look that is lost.
 static NOTICED: Threshold = Threshold::new(
     0.05,
@@ -52,13 +59,17 @@ pub(crate) static RULE: Rule = Rule {
             "a_question_that_was_heard_is_the_peer_s_time",
         ),
         Refutation::new("nobody waits so long", "a_short_wait_is_not_for_what_was_lost"),
+        Refutation::new(
+            "something was acknowledged late in the wait: what was lost since is a small part of it",
+            "what_is_lost_in_the_middle_of_a_longer_wait_is_not_what_that_waits_for",
+        ),
     ],
     remedies: &[
         "find where on the way packets end, and of which length",
         "a timeout, or probes (SO_KEEPALIVE, TCP_USER_TIMEOUT), so that the program hears of it",
     ],
     stories: &["S2.7"],
-    thresholds: &[&UNHEARD, &NOTICED],
+    thresholds: &[&UNHEARD, &SECOND_TRY, &NOTICED],
     finds: Finds::Look(find),
 };
 
@@ -87,7 +98,10 @@ fn lost<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Lost<'m>> {
     }
     let socket = measures.model.called.socket(ino).filter(|it| it.state != TCP_SYN_SENT)?;
     let undelivered = measures.graph.undelivered(socket)?;
-    Some(Lost { socket, undelivered })
+    let lost = Lost { socket, undelivered };
+    // What was sent in the middle of a longer wait, a sign of life, is not what that waits for.
+    let is_most = lost.seconds(measures, end) * 2.0 >= end.longest_seconds;
+    (is_most && !lost.may_be_the_first(measures)).then_some(lost)
 }
 
 impl Lost<'_> {
@@ -107,6 +121,13 @@ impl Lost<'_> {
         let ino = self.undelivered.sender.object_ino();
         let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
         stream.map_or(0, |stream| stream.change.retransmits)
+    }
+
+    /// It was sent again once, and lately: the first time may have been a moment before.
+    fn may_be_the_first(&self, measures: &Measures<'_>) -> bool {
+        let turn = self.undelivered.state.turn.unwrap_or_default();
+        let sent_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
+        self.again(measures) == 1 && (sent_ns as f64 / 1e9) < SECOND_TRY.value
     }
 
     /// What is outstanding fills whole segments.
@@ -294,6 +315,31 @@ mod tests {
         let found = findings(facts);
         assert_eq!(found[0].code, CODE);
         assert!(found[0].text.contains("server 20 of this host has the other end"));
+    }
+
+    #[test]
+    fn what_is_lost_in_the_middle_of_a_longer_wait_is_not_what_that_waits_for() {
+        let with = |change: fn(&mut TcpTurn, &mut SocketState)| {
+            let mut facts = asks(100);
+            if let Body::Endpoint(end) = &mut facts[1].body
+                && let Some(state) = &mut end.socket
+            {
+                let mut turn = state.turn.unwrap_or_default();
+                change(&mut turn, state);
+                state.turn = Some(turn);
+            }
+            says(CODE, facts)
+        };
+        assert!(with(|_, _| {}));
+        assert!(!with(|turn, _| turn.delivered_ns = LOOK_NS - 700_000_000));
+        assert!(!with(|turn, state| {
+            turn.sent_jiffies = 100;
+            (state.retransmits, state.busy_us) = (1, 1);
+        }));
+        assert!(with(|turn, state| {
+            turn.sent_jiffies = 900;
+            (state.retransmits, state.busy_us) = (1, 1);
+        }));
     }
 
     #[test]
