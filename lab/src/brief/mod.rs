@@ -112,6 +112,7 @@ fn under(
     drop(all);
     let saved = Saved::read(program, &state, &said)?;
     if let Some(keep) = &plan.keep {
+        std::fs::create_dir_all(keep)?;
         ctx.tool(
             "cp",
             &["-r", &state.to_string_lossy(), &said.to_string_lossy(), &keep.to_string_lossy()],

@@ -24,6 +24,7 @@ use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::span::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends shown one by one; the rest are summed by kind.
@@ -289,6 +290,12 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
 /// Why an end goes no further, one clause.
 fn why_open(measures: &Measures<'_>, end: &End) -> String {
     let root = &end.links[end.links.len() - 1];
+    if is_hidden(measures, &root.who) {
+        return format!(
+            "where {} waits may not be read: it runs as another user, or with rights of its own (setuid), and root sees it",
+            words::who(&root.who)
+        );
+    }
     match (end.class, &root.object) {
         (WaitClass::Child, _) => "it waits for whichever of its children ends first".into(),
         (WaitClass::PipeRead, Object::File(_)) => {
@@ -319,6 +326,18 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         }),
         _ => "who would have to act was not seen".into(),
     }
+}
+
+/// Whether a thread was seen to wait by its state alone, because whoever looks may read no more of it.
+fn is_hidden(measures: &Measures<'_>, who: &ThreadRef) -> bool {
+    let model = measures.model;
+    let is_unread = |wait: &WaitSpan| {
+        let place = &wait.place;
+        place.syscall.is_empty() && place.stack == 0 && place.object.is_none() && !wait.kernel
+    };
+    let of_it = |wait: &&WaitSpan| model.threads.is_same(&wait.thread, who);
+    model.look.blind.iter().any(|blind| blind.what == "proc.stack")
+        && measures.waits().filter(of_it).any(is_unread)
 }
 
 /// Whose word a link waits for on a socket of its own.
