@@ -7,7 +7,7 @@ use super::index::Index;
 use super::index::waits::process_of;
 use super::parallel::last_of_several;
 use super::serving::chosen;
-use super::undelivered::waits_for_undelivered;
+use super::undelivered::UNHEARD;
 use super::wakers::{by_kernel_thread, carrier, waker};
 use crate::facts::*;
 use crate::waits::WaitClass;
@@ -83,6 +83,13 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         }
     }
     chosen(index, wait, processes)
+}
+
+/// Whether a wait is for what does not arrive, either way.
+fn waits_for_undelivered(index: &Index<'_>, wait: &WaitSpan, socket: &InetRef) -> bool {
+    let Some(lost) = index.connections.undelivered(socket) else { return false };
+    let from_ns = wait.begin_ns.max(lost.heard_ns);
+    wait.end_ns.saturating_sub(from_ns) >= UNHEARD.ns()
 }
 
 /// The peer of what ended, or will end, a wait for events.

@@ -6,11 +6,9 @@
 //! Rejected: the count of segments sent again alone (it is of the connection's whole life), and the age of what was heard last alone (a
 //! connection at rest hears nothing for hours).
 
-use super::index::Index;
 use crate::facts::*;
 use crate::model::Model;
 use crate::threshold::Threshold;
-use crate::waits::timeline::WaitSpan;
 
 /// Nothing is acknowledged for so long.
 pub static UNHEARD: Threshold = Threshold::new(
@@ -60,13 +58,6 @@ impl<'a> Undelivered<'a> {
             heard_ns,
         })
     }
-}
-
-/// Whether a wait is for what does not arrive, either way.
-pub(super) fn waits_for_undelivered(index: &Index<'_>, wait: &WaitSpan, socket: &InetRef) -> bool {
-    let Some(lost) = index.connections.undelivered(socket) else { return false };
-    let from_ns = wait.begin_ns.max(lost.heard_ns);
-    wait.end_ns.saturating_sub(from_ns) >= UNHEARD.ns()
 }
 
 #[cfg(test)]

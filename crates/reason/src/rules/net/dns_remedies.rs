@@ -191,18 +191,23 @@ fn in_its_files(
     }
     let waits_long = end.longest_seconds >= LEAST_TIMEOUT.value && !answers.unanswered.is_empty();
     if waits_long || asks_again(answers) {
-        ways.push(Remedy {
-            text: "until then, lose no more than a second per question; there is still no answer"
-                .into(),
-            command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
-            // Only the last line: the same may have stood there before.
-            undo: format!(
-                "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
-            ),
-            action: Some(line("options timeout:1 attempts:1")),
-        });
+        ways.push(give_up_soon(&file, line("options timeout:1 attempts:1")));
     }
     ways
+}
+
+/// A shorter wait.
+fn give_up_soon(file: &str, action: Action) -> Remedy {
+    Remedy {
+        text: "until then, lose no more than a second per question; there is still no answer"
+            .into(),
+        command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
+        // Only the last line: the same may have stood there before.
+        undo: format!(
+            "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
+        ),
+        action: Some(action),
+    }
 }
 
 /// Another server that the same process asks, and that answers what it is asked, with its mean time: resolvers
