@@ -32,7 +32,7 @@ pub mod threads;
 mod waits;
 pub mod words;
 
-use crate::facts::{Body, Fact, ObjectRef};
+use crate::facts::{Body, Fact, ObjectRef, UnitJob};
 use object::FileKey;
 use push::Push;
 pub use push::Series;
@@ -135,6 +135,16 @@ impl Model {
             Body::Goroutines(it) => self.stacks.push(at, it),
             Body::MonitorWaits(it) => self.stacks.push(at, it),
             Body::SessionWait(it) => self.stacks.push(at, it),
+            Body::UnitJobs(it) => {
+                for process in it.jobs.iter().flat_map(UnitJob::processes) {
+                    self.threads.name(process);
+                }
+                self.stacks.push(at, it);
+            }
+            Body::DeviceEvent(it) => {
+                self.threads.name(&it.program);
+                self.stacks.push(at, it);
+            }
 
             Body::Endpoint(it) => {
                 self.called.learn(&it.object);

@@ -1,10 +1,10 @@
-//! Where threads stood, in the kernel and in their programs, and what was read of the locks inside programs.
+//! Where threads stood, in the kernel and in their programs, and what was read of the locks and jobs inside programs.
 //!
 //! Must not: say what a function means (the waits room).
 
 use super::push::{Push, Series};
 use crate::facts::*;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Stacks, and what programs hold inside.
 #[derive(Debug, Default)]
@@ -21,6 +21,10 @@ pub struct Stacks {
     pub(crate) monitor_waits: HashMap<u32, Series<MonitorWaits>>,
     /// What processes of databases waited for inside the server, by process, every reading.
     pub(crate) session_waits: HashMap<u32, Series<SessionWait>>,
+    /// Jobs of service managers, by the manager's process, every reading.
+    pub(crate) unit_jobs: BTreeMap<u32, Series<UnitJobs>>,
+    /// Programs that were run for events of devices, by the worker that waited for them, every reading.
+    pub(crate) device_events: HashMap<u32, Series<DeviceEvent>>,
 }
 
 impl Stacks {
@@ -63,5 +67,17 @@ impl Push<MonitorWaits> for Stacks {
 impl Push<SessionWait> for Stacks {
     fn push(&mut self, at: Ns, wait: SessionWait) {
         self.session_waits.entry(wait.pid).or_default().push((at, wait));
+    }
+}
+
+impl Push<UnitJobs> for Stacks {
+    fn push(&mut self, at: Ns, all: UnitJobs) {
+        self.unit_jobs.entry(all.manager_pid).or_default().push((at, all));
+    }
+}
+
+impl Push<DeviceEvent> for Stacks {
+    fn push(&mut self, at: Ns, event: DeviceEvent) {
+        self.device_events.entry(event.worker_pid).or_default().push((at, event));
     }
 }

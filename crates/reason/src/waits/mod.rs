@@ -6,6 +6,7 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
+pub mod device_event;
 mod ended;
 mod failing;
 mod families;
@@ -25,6 +26,7 @@ pub mod session_wait;
 mod slept_on;
 pub mod span;
 pub mod timeline;
+pub mod unit_job;
 pub mod user_stack;
 
 pub use classify::{classify, classify_ended, lock_caller};

@@ -7,6 +7,7 @@
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
 pub(crate) mod descriptor_trend;
+pub(crate) mod device_event;
 mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
@@ -33,6 +34,7 @@ pub(crate) mod tasks_trend;
 pub(crate) mod timezone_stat;
 pub(crate) mod traced;
 pub(crate) mod tty_blocked;
+pub(crate) mod unit_job;
 pub(crate) mod vfork_exec;
 pub(crate) mod who_talks;
 pub(crate) mod zombie;
@@ -57,6 +59,8 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &spin::RULE,
     &crypto_bound::RULE,
     &vfork_exec::RULE,
+    &unit_job::RULE,
+    &device_event::RULE,
     &socket_peer::RULE,
     &tasks_trend::RULE,
     &descriptor_trend::RULE,

@@ -5,8 +5,10 @@
 //! thread that nobody waits for: it is idle.
 
 mod answered_by;
+mod bus_activation;
 mod busiest_in_child;
 mod descriptors;
+mod device_event;
 mod ended_with;
 mod event_loop;
 mod far_end;
@@ -23,6 +25,7 @@ mod person;
 mod polled;
 mod session_lock;
 mod unanswered;
+mod unit_job;
 mod woken_by;
 
 use super::way::Way;
@@ -30,6 +33,9 @@ use super::way::Way;
 /// In order: the first that finds somebody is it.
 pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
+    &unit_job::WAY,
+    &device_event::WAY,
+    &bus_activation::WAY,
     &inside_server::WAY,
     &open_question::WAY,
     &woken_by::WAY,
