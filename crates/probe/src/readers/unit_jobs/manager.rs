@@ -265,7 +265,8 @@ impl Line {
         let mut line = Self { stream, until, serial: 0, unread: Vec::new(), read: 0 };
         let own = rustix::process::geteuid().as_raw().to_string();
         let own: String = own.bytes().map(|digit| format!("{digit:02x}")).collect();
-        line.stream.write_all(format!("\0AUTH EXTERNAL {own}\r\n").as_bytes())?;
+        // At once, and calls only once it is accepted: what comes together with BEGIN is not looked at before more comes.
+        line.stream.write_all(format!("\0AUTH EXTERNAL {own}\r\nBEGIN\r\n").as_bytes())?;
         let end = loop {
             match line.unread.windows(2).position(|pair| pair == b"\r\n") {
                 Some(end) => break end,
@@ -276,7 +277,6 @@ impl Line {
             return Err(ErrorKind::PermissionDenied.into());
         }
         line.unread.drain(..end + 2);
-        line.stream.write_all(b"BEGIN\r\n")?;
         Ok(line)
     }
 
