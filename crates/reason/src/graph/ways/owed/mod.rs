@@ -5,7 +5,6 @@
 //! thread that nobody waits for: it is idle.
 
 mod answered_by;
-mod bus_activation;
 mod busiest_in_child;
 mod descriptors;
 mod device_event;
@@ -35,7 +34,6 @@ pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
     &unit_job::WAY,
     &device_event::WAY,
-    &bus_activation::WAY,
     &inside_server::WAY,
     &open_question::WAY,
     &woken_by::WAY,

@@ -1,8 +1,9 @@
 //! A bus that was asked for a service which did not run, and has begun it: the process that is to answer, and has not.
 //!
-//! The bus does other things until the service has taken its name, and its own timeout is not what is waited for. Of its children the one that
-//! was begun as the question came; a service that was there before has a connection of its own. Must not: choose among several, or
-//! be asked of other servers, whose children may be for anything.
+//! The bus does other things until the service has taken its name: its own timeout is not what is waited for, nor is whoever speaks to it next, as
+//! the client that gives up. So it stands above the other end of a connection. Of its children the one that was begun as the question came, or of the
+//! process of its own between them the child; a service that was there before has a connection of its own. Must not: choose among several, or be asked
+//! of other servers, whose children may be for anything.
 
 use crate::graph::next::{Next, Until};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
@@ -45,8 +46,12 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     let then = from..=asked_ns.saturating_add(BORN_AFTER_MAX.ns());
     let mut begun = at.index.families.living_children(at.wait.thread.pid);
     begun.retain(|child| then.contains(&child.start_ns) && at.was_there(child));
-    match &begun[..] {
-        [only] => Some(Next::Thread(only.clone())),
+    let [only] = &begun[..] else { return None };
+    if !systemd::is_bus(&only.comm) {
+        return Some(Next::Thread(only.clone()));
+    }
+    match &at.index.families.living_children(only.pid)[..] {
+        [service] => Some(Next::Thread(service.clone())),
         _ => None,
     }
 }
@@ -57,7 +62,8 @@ mod tests {
     use crate::facts::*;
     use crate::rules::scenes::*;
 
-    /// Client 10 has asked bus 20 since a second into the look; who is at the end of the chain, if it has these children, begun then.
+    /// Client 10 has asked bus 20 since a second into the look; who is at the end of the chain, if these services were begun then, each by a process
+    /// of the bus's own.
     fn at_the_end(children: &[(u32, Ns)]) -> Option<u32> {
         const ASKED_NS: Ns = 1_000_000_000;
         let mut facts = host();
@@ -71,16 +77,19 @@ mod tests {
         }
         facts.push(of_process(10, "client"));
         for (pid, begun_ns) in children {
-            let thread = ThreadRef { start_ns: *begun_ns, ..thread(*pid, "service") };
+            let of = |pid, comm: &str| ThreadRef { start_ns: *begun_ns, ..thread(pid, comm) };
+            let (service, own) = (of(*pid, "service"), of(pid + 100, "dbus-daemon"));
             let place = Place {
                 state: WaitState::Sleep,
                 syscall: "clock_nanosleep".into(),
                 ..Place::default()
             };
-            let (since_ns, parent_pid) = (*begun_ns, 20);
-            let waits = Blocked { thread: thread.clone(), since_ns, place, ..Blocked::default() };
+            let (thread, since_ns) = (service.clone(), *begun_ns);
+            let waits = Blocked { thread, since_ns, place, ..Blocked::default() };
             facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(waits) });
-            facts.push(identity(Thread { thread, parent_pid, ..Thread::default() }));
+            for (thread, parent_pid) in [(service, own.pid), (own, 20)] {
+                facts.push(identity(Thread { thread, parent_pid, ..Thread::default() }));
+            }
         }
         let end = explain(facts).answer.ends.into_iter().next()?;
         end.chain.last()?.who.pid
