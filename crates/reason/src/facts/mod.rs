@@ -104,10 +104,8 @@ pub enum Body {
     MonitorWaits(MonitorWaits),
     /// What a process of a database waits for inside the server.
     SessionWait(SessionWait),
-    /// The jobs of a service manager.
+    /// The jobs of a manager of units or devices.
     UnitJobs(UnitJobs),
-    /// A program that the device manager had run for a device.
-    DeviceEvent(DeviceEvent),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

@@ -30,7 +30,7 @@ use crate::model::{Model, ThreadKey};
 use crate::programs::go;
 use crate::waits::goroutines::{self, Stands};
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
-use crate::waits::{WaitClass, device_event};
+use crate::waits::{WaitClass, unit_job};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ impl<'a> Chains<'a> {
                 && model.in_target(&wait.thread)
         };
         let settles =
-            |wait: &&WaitSpan| model.in_target(&wait.thread) && device_event::settles(model, wait);
+            |wait: &&WaitSpan| model.in_target(&wait.thread) && unit_job::settles(model, wait);
         let all = self.timelines.waits();
         let times = all.filter(|wait| waits_for_signals(wait) || settles(wait));
         times

@@ -32,7 +32,7 @@ pub mod threads;
 mod waits;
 pub mod words;
 
-use crate::facts::{Body, Fact, ObjectRef, UnitJob};
+use crate::facts::{Body, Fact, ObjectRef};
 use object::FileKey;
 use push::Push;
 pub use push::Series;
@@ -136,14 +136,10 @@ impl Model {
             Body::MonitorWaits(it) => self.stacks.push(at, it),
             Body::SessionWait(it) => self.stacks.push(at, it),
             Body::UnitJobs(it) => {
-                for process in it.jobs.iter().flat_map(UnitJob::processes) {
+                for process in it.jobs.iter().flat_map(|job| &job.processes) {
                     self.threads.name(process);
                 }
-                self.stacks.push(at, it);
-            }
-            Body::DeviceEvent(it) => {
-                self.threads.name(&it.program);
-                self.stacks.push(at, it);
+                self.stacks.unit_jobs.push((at, it));
             }
 
             Body::Endpoint(it) => {

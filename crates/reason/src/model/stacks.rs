@@ -4,7 +4,7 @@
 
 use super::push::{Push, Series};
 use crate::facts::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Stacks, and what programs hold inside.
 #[derive(Debug, Default)]
@@ -21,10 +21,8 @@ pub struct Stacks {
     pub(crate) monitor_waits: HashMap<u32, Series<MonitorWaits>>,
     /// What processes of databases waited for inside the server, by process, every reading.
     pub(crate) session_waits: HashMap<u32, Series<SessionWait>>,
-    /// Jobs of service managers, by the manager's process, every reading.
-    pub(crate) unit_jobs: BTreeMap<u32, Series<UnitJobs>>,
-    /// Programs that were run for events of devices, by the worker that waited for them, every reading.
-    pub(crate) device_events: HashMap<u32, Series<DeviceEvent>>,
+    /// Jobs of managers, every reading.
+    pub(crate) unit_jobs: Series<UnitJobs>,
 }
 
 impl Stacks {
@@ -67,17 +65,5 @@ impl Push<MonitorWaits> for Stacks {
 impl Push<SessionWait> for Stacks {
     fn push(&mut self, at: Ns, wait: SessionWait) {
         self.session_waits.entry(wait.pid).or_default().push((at, wait));
-    }
-}
-
-impl Push<UnitJobs> for Stacks {
-    fn push(&mut self, at: Ns, all: UnitJobs) {
-        self.unit_jobs.entry(all.manager_pid).or_default().push((at, all));
-    }
-}
-
-impl Push<DeviceEvent> for Stacks {
-    fn push(&mut self, at: Ns, event: DeviceEvent) {
-        self.device_events.entry(event.worker_pid).or_default().push((at, event));
     }
 }

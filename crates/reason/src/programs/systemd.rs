@@ -5,7 +5,7 @@
 
 use super::command_line::command;
 use super::program::Program;
-use crate::facts::{Ns, UnitJob};
+use crate::facts::UnitJob;
 use crate::model::words;
 
 /// See the head of the file.
@@ -88,82 +88,84 @@ pub fn settles(words: &[&str]) -> bool {
     words.first().is_some_and(|first| command(first) == "udevadm") && words.contains(&"settle")
 }
 
-/// What the job of a unit is called.
+/// The kind of a job that is an event of a device.
+pub const EVENT: &str = "event";
+
+/// What a job is called.
 pub fn job(job: &UnitJob) -> String {
-    let kind = if job.kind == "verify-active" { "start" } else { &job.kind };
-    format!("the {kind} of {}", job.unit)
+    match job.kind.as_str() {
+        EVENT => format!("the event ({}) of {}", job.state, job.unit()),
+        "verify-active" => format!("the start of {}", job.unit()),
+        kind => format!("the {kind} of {}", job.unit()),
+    }
 }
 
-/// What the process has not done that a running job waits for.
+/// What the process has not done that a running job waits for; without a process, what else it waits for.
 pub fn owes(job: &UnitJob) -> &'static str {
-    match (job.sub_state.as_str(), job.service_type.as_str()) {
-        ("condition", _) => "is its ExecCondition= and has not ended",
-        ("start-pre", _) => "is its ExecStartPre= and has not ended",
+    let stops = |state: &str| state.ends_with("sigterm");
+    match (job.sub_state(), job.service_type.as_str()) {
+        _ if job.processes.is_empty() && job.unit().ends_with(".device") => {
+            "the device has not appeared"
+        }
+        (state, _) if state.starts_with("auto-restart") => {
+            "it is to be started again, after its RestartSec="
+        }
+        _ if job.processes.is_empty() => "no process of it is known that it waits for",
         ("start", "notify" | "notify-reload") => "has not said READY=1 (Type=notify)",
         ("start", "forking") => "has not gone to the background (Type=forking)",
-        ("start", "oneshot") => "has not ended (Type=oneshot)",
         ("start", "dbus") => "has not taken its name on the bus (Type=dbus)",
+        ("start", "oneshot") => "has not ended (Type=oneshot)",
+        ("condition", _) => "is its ExecCondition= and has not ended",
+        ("start-pre", _) => "is its ExecStartPre= and has not ended",
         ("start-post", _) => "is its ExecStartPost= and has not ended",
         ("reload", _) => "is its ExecReload= and has not ended",
         ("reload-signal" | "reload-notify", _) => "has not said READY=1 after its reload",
         ("stop", _) => "is its ExecStop= and has not ended",
         ("stop-post", _) => "is its ExecStopPost= and has not ended",
-        (state, _) if state.ends_with("sigterm") => "was asked to end by SIGTERM and has not",
-        (state, _) if state.ends_with("sigkill") => "was killed and has not ended",
-        (state, _) if state.ends_with("watchdog") => "was aborted and has not ended",
+        (state, _) if stops(state) => "was asked to end by SIGTERM and has not",
         _ => "has not ended",
     }
 }
 
-/// The same where the job waits for no process.
-pub fn waits_for(job: &UnitJob) -> &'static str {
-    match job.unit.ends_with(".device") {
-        true => "the device has not appeared",
-        false if job.sub_state.starts_with("auto-restart") => {
-            "it is to be started again, after its RestartSec="
-        }
-        false => "no process of it is known that it waits for",
+/// The setting that ends the state that a job is in.
+pub fn timeout(job: &UnitJob) -> &'static str {
+    match job.unit().ends_with(".service") {
+        true if is_stopping(job.sub_state()) => "TimeoutStopSec=",
+        true => "TimeoutStartSec=",
+        false if job.unit().ends_with(".device") => "JobRunningTimeoutSec=",
+        false => "TimeoutSec=",
     }
 }
 
-/// The setting that ends a running job, and after how long; the greatest number: never. None if it is not known.
-pub fn timeout(job: &UnitJob) -> Option<(&'static str, Ns)> {
-    let ends = ["stop", "final", "unmounting", "deactivating"];
-    let stops = ends.iter().any(|state| job.sub_state.starts_with(state));
-    let (name, ns) = match stops {
-        true => ("TimeoutStopSec=", job.stop_timeout_ns),
-        false => ("TimeoutStartSec=", job.start_timeout_ns),
-    };
-    match (ns, job.job_timeout_ns) {
-        (Some(ns), _) => Some((name, ns)),
-        (None, Some(ns)) => Some(("JobRunningTimeoutSec=", ns)),
-        (None, None) => None,
+fn is_stopping(sub_state: &str) -> bool {
+    sub_state.starts_with("stop") || sub_state.starts_with("final")
+}
+
+/// What can be asked about a job, and the commands that do.
+pub fn questions(job: &UnitJob, of_user: bool) -> Vec<(&'static str, String)> {
+    let unit = words::shell(job.unit());
+    if job.kind == EVENT {
+        let by = if job.unit().starts_with("/dev/") { "-n" } else { "-p" };
+        let program = job.processes.first().map_or("RUN", |it| &it.comm);
+        let rules = format!(
+            "grep -rn {} /etc/udev/rules.d /run/udev/rules.d /usr/lib/udev/rules.d",
+            words::shell(program)
+        );
+        return vec![
+            ("see which rule runs it", rules),
+            ("see what is known of the device", format!("udevadm info -q all {by} {unit}")),
+        ];
     }
-}
-
-fn of_user(of_user: bool) -> &'static str {
-    if of_user { " --user" } else { "" }
-}
-
-/// The command that shows what a unit has logged.
-pub fn log(unit: &str, user: bool) -> String {
-    format!("journalctl{} -b -n 50 --no-pager -u {}", of_user(user), words::shell(unit))
-}
-
-/// The command that shows the state of a unit, with its processes.
-pub fn status(unit: &str, user: bool) -> String {
-    format!("{ASKS}{} status {}", of_user(user), words::shell(unit))
-}
-
-/// The command that shows the lines of a unit that say when it counts as started.
-pub fn file(unit: &str, user: bool) -> String {
-    format!("{ASKS}{} cat {}", of_user(user), words::shell(unit))
-}
-
-/// The command that shows what the manager of devices knows of a device.
-pub fn device(device: &str) -> String {
-    let by = if device.starts_with("/dev/") { "-n" } else { "-p" };
-    format!("udevadm info -q all {by} {}", words::shell(device))
+    let user = if of_user { " --user" } else { "" };
+    let mut all = vec![
+        ("see what it has logged", format!("journalctl{user} -b -n 50 --no-pager -u {unit}")),
+        ("see its state and its processes", format!("{ASKS}{user} status {unit}")),
+    ];
+    if job.sub_state() == "start" {
+        let text = "see what counts as its start (Type=), and have the service do that";
+        all.push((text, format!("{ASKS}{user} cat {unit}")));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -195,34 +197,39 @@ mod tests {
         assert_eq!(asks_for(&[]), None);
     }
 
-    #[test]
-    fn the_state_of_a_unit_says_what_its_process_owes_and_until_when() {
-        let of = |sub_state: &str, service_type: &str| UnitJob {
-            sub_state: sub_state.into(),
+    fn of(unit: &str, state: &str, service_type: &str) -> UnitJob {
+        UnitJob {
+            names: vec![unit.into()],
+            state: state.into(),
             service_type: service_type.into(),
-            start_timeout_ns: Some(90),
-            stop_timeout_ns: Some(Ns::MAX),
+            processes: vec![Default::default()],
             ..UnitJob::default()
-        };
-        assert_eq!(owes(&of("start", "notify")), "has not said READY=1 (Type=notify)");
-        assert_eq!(owes(&of("start-pre", "notify")), "is its ExecStartPre= and has not ended");
-        assert_eq!(owes(&of("final-sigterm", "simple")), "was asked to end by SIGTERM and has not");
-        assert_eq!(timeout(&of("start", "notify")), Some(("TimeoutStartSec=", 90)));
-        assert_eq!(timeout(&of("stop-sigterm", "")), Some(("TimeoutStopSec=", Ns::MAX)));
-        let device = UnitJob {
-            unit: "dev-sdz.device".into(),
-            job_timeout_ns: Some(7),
-            ..UnitJob::default()
-        };
-        assert_eq!(timeout(&device), Some(("JobRunningTimeoutSec=", 7)));
-        assert_eq!(waits_for(&device), "the device has not appeared");
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_unit_says_what_its_process_owes_and_what_ends_that() {
+        let service = |state, kind| of("a.service", state, kind);
+        let start = service("activating/start", "notify");
+        assert_eq!(owes(&start), "has not said READY=1 (Type=notify)");
+        assert_eq!(timeout(&start), "TimeoutStartSec=");
+        let before = service("activating/start-pre", "notify");
+        assert_eq!(owes(&before), "is its ExecStartPre= and has not ended");
+        let last = service("deactivating/final-sigterm", "simple");
+        assert_eq!(owes(&last), "was asked to end by SIGTERM and has not");
+        assert_eq!(timeout(&last), "TimeoutStopSec=");
+        let device = UnitJob { processes: Vec::new(), ..of("dev-sdz.device", "inactive/dead", "") };
+        assert_eq!(owes(&device), "the device has not appeared");
+        assert_eq!(timeout(&device), "JobRunningTimeoutSec=");
     }
 
     #[test]
     fn a_hostile_name_of_a_unit_stays_one_word_of_a_command() {
-        assert!(
-            log("a;reboot.service", true)
-                .ends_with("--user -b -n 50 --no-pager -u 'a;reboot.service'")
-        );
+        let asked = questions(&of("a;reboot.service", "activating/start", ""), true);
+        assert_eq!(asked.len(), 3);
+        assert_eq!(asked[1].1, "systemctl --user status 'a;reboot.service'");
+        let event = UnitJob { kind: EVENT.into(), ..of("/dev/a b", "add", "") };
+        assert_eq!(job(&event), "the event (add) of /dev/a b");
+        assert_eq!(questions(&event, false)[1].1, "udevadm info -q all -n '/dev/a b'");
     }
 }

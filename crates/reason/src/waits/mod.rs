@@ -6,7 +6,6 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
-pub mod device_event;
 mod ended;
 mod failing;
 mod families;

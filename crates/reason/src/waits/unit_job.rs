@@ -1,17 +1,19 @@
-//! Which job of a service manager whoever asks it waits for, which job that waits for in turn, and for which process.
+//! Which job of a manager whoever asks it waits for, which job that waits for in turn, and for which process.
 //!
 //! A manager is read some times a second at most, and each reading says since when a unit is in its state: so it stands for the time from then on, and
 //! a little beyond the last one. A command says in its words of which units it awaits the jobs, and any other client waits for whatever it likes. A
 //! job that waits for others is led to one of those that is being done: of several the one that has stood longest. Must not: say that a client waits
 //! for what came after its wait, or ask whether a process is there (graph/ways/owed/unit_job.rs).
 
+use super::WaitClass;
+use super::span::WaitSpan;
 use crate::facts::{Ns, ThreadRef, UnitJob, UnitJobs};
 use crate::model::Model;
 use crate::programs::systemd::{self, AsksFor};
 use crate::threshold::Threshold;
 
 /// Why it is the process of a unit that is next.
-pub const BECAUSE: &str = "the job of its unit waits for it, as the manager of units says";
+pub const BECAUSE: &str = "a job waits for it, as its manager says";
 
 /// What the last reading says is so for a while.
 pub static READ_AGAIN_MAX: Threshold = Threshold::new(
@@ -35,49 +37,53 @@ pub struct Awaited<'m> {
 impl<'m> Awaited<'m> {
     /// The process that the job waits for, if it is one.
     pub fn process(&self) -> Option<&'m ThreadRef> {
-        self.running.processes().find(|it| it.pid != self.all.manager_pid)
+        self.running.processes.iter().find(|it| it.pid != self.all.manager_pid)
     }
 }
 
+/// Whether a wait is that of who waits until the manager of devices has nothing more to do. It watches a file that is there while there are events, so
+/// nothing leads from it to the worker that has one.
+pub fn settles(model: &Model, wait: &WaitSpan) -> bool {
+    !model.stacks.unit_jobs.is_empty()
+        && wait.class == WaitClass::Idle
+        && systemd::settles(&model.threads.words(&wait.thread))
+}
+
 /// The job that a client waits for within a time while a manager, or the bus before it, waits for events; without a client whichever job of the manager
-/// has stood longest.
+/// has stood longest. Of who waits for all events of devices the one that has.
 pub fn awaited<'m>(
     model: &'m Model,
     server: &ThreadRef,
     client: Option<&ThreadRef>,
-    within: (Ns, Ns),
+    (from, to): (Ns, Ns),
 ) -> Option<Awaited<'m>> {
-    let managers = &model.stacks.unit_jobs;
-    if managers.is_empty() {
+    let readings = &model.stacks.unit_jobs;
+    if readings.is_empty() {
         return None;
+    }
+    let is_of = |all: &UnitJobs| all.manager_pid == server.pid;
+    let is_then = |awaited: &Awaited<'_>| awaited.running.since_ns.is_none_or(|ns| ns < to);
+    let found = |asks: &AsksFor<'_>, is_of: &dyn Fn(&UnitJobs) -> bool| {
+        let of = |(_, all): &'m (Ns, UnitJobs)| chosen(all, asks).filter(is_then);
+        let own = || readings.iter().filter(|(_, all)| is_of(all));
+        let is_fresh =
+            |last: &&(Ns, UnitJobs)| last.0 < from && from - last.0 <= READ_AGAIN_MAX.ns();
+        let last = || own().next_back().filter(is_fresh).and_then(of);
+        own().filter(|(at_ns, _)| *at_ns >= from).find_map(of).or_else(last)
+    };
+    if !readings.iter().any(|(_, all)| is_of(all)) && systemd::settles(&model.threads.words(server))
+    {
+        let is_event = |all: &UnitJobs| all.jobs.iter().any(|job| job.kind == systemd::EVENT);
+        return found(&AsksFor::Any, &is_event);
     }
     let words = client.map(|client| model.threads.words(client));
     let asks = words.as_ref().map_or(Some(AsksFor::Any), |words| systemd::asks_for(words))?;
-    if managers.contains_key(&server.pid) {
-        return of_manager(model, server.pid, &asks, within);
+    if readings.iter().any(|(_, all)| is_of(all)) {
+        return found(&asks, &is_of);
     }
     // What goes over a bus may be for anybody.
     let is_named = matches!(asks, AsksFor::Units(_)) && systemd::is_bus(&server.comm);
-    let mut all = managers.keys().filter(|_| is_named);
-    all.find_map(|manager| of_manager(model, *manager, &asks, within))
-}
-
-fn of_manager<'m>(
-    model: &'m Model,
-    manager: u32,
-    asks: &AsksFor<'_>,
-    (from, to): (Ns, Ns),
-) -> Option<Awaited<'m>> {
-    let readings = model.stacks.unit_jobs.get(&manager)?;
-    let is_then = |awaited: &Awaited<'_>| awaited.running.since_ns.is_none_or(|ns| ns < to);
-    let of = |(_, all): &'m (Ns, UnitJobs)| chosen(all, asks).filter(is_then);
-    let later = readings.iter().filter(|(at_ns, _)| *at_ns >= from).find_map(of);
-    let last = || {
-        let last = readings.last()?;
-        let is_fresh = last.0 < from && from - last.0 <= READ_AGAIN_MAX.ns();
-        of(last).filter(|_| is_fresh)
-    };
-    later.or_else(last)
+    found(&asks, &|_| is_named)
 }
 
 /// Of the jobs of one reading.
@@ -128,7 +134,7 @@ mod tests {
     fn job(id: u32, unit: &str, since_ns: Ns, after: &[u32]) -> UnitJob {
         UnitJob {
             id,
-            unit: unit.into(),
+            names: vec![unit.into()],
             kind: "start".into(),
             is_running: after.is_empty(),
             after: after.to_vec(),
@@ -145,7 +151,7 @@ mod tests {
             job(3, "c.target", 0, &[2, 3, 9]),
             job(4, "d.service", 40, &[]),
         ];
-        UnitJobs { manager_pid: 1, jobs, ..UnitJobs::default() }
+        UnitJobs { manager_pid: 1, jobs }
     }
 
     fn found(asks: &AsksFor<'_>) -> Option<(u32, u32)> {

@@ -1,12 +1,11 @@
 //! Programs that workers of the manager of devices have run for a device and wait for: children of a worker, with the device in their environment.
 //!
-//! Must not: ask the manager (it answers when it is idle, which is what is waited for), or report a child that has no device in its environment.
+//! Reads what a process in trouble may keep its reader waiting for: on the thread of mod.rs, which may be left behind. Must not: ask the manager (it answers when it is idle, which is what is waited for), or report a child that has no device in its environment.
 
 use crate::system::clock::{Clock, process};
 use crate::system::stat::Stat;
-use crate::system::{Roots, guard, text};
-use holdup_reason::facts::{DeviceEvent, ThreadRef};
-use std::path::PathBuf;
+use crate::system::{Roots, text};
+use holdup_reason::facts::{Body, ThreadRef, UnitJob, UnitJobs};
 
 /// A worker by its own name, and the manager, which older releases have their workers called after.
 const WORKERS: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
@@ -23,29 +22,29 @@ pub(super) fn workers(roots: &Roots) -> Vec<u32> {
     all.filter(is_worker).take(WORKERS_MAX).collect()
 }
 
-/// What some workers wait for.
-pub(super) fn events(roots: &Roots, workers: Vec<u32>) -> Vec<DeviceEvent> {
+/// What some workers wait for, as a job each.
+pub(super) fn events(roots: &Roots, workers: Vec<u32>, found: &mut Vec<Body>) {
     let clock = Clock::now();
-    let mut all: Vec<(u32, ThreadRef)> = Vec::new();
-    for worker in workers.into_iter().take(WORKERS_MAX) {
+    for worker in workers {
         let task = roots.process(worker, "task").join(worker.to_string());
         let bytes = text::read(&task.join("children")).unwrap_or_default();
-        let children = text::words(&bytes).filter_map(text::number);
-        let children = children.filter_map(|pid| process(roots, u32::try_from(pid).ok()?, &clock));
-        // The manager's own children are its workers.
-        let children = children.filter(|child| !WORKERS.contains(&child.comm.as_str()));
-        all.extend(children.map(|child| (worker, child)));
+        for pid in text::words(&bytes).filter_map(text::number) {
+            // The manager's own children are its workers.
+            let child = process(roots, pid as u32, &clock);
+            let child = child.filter(|child| !WORKERS.contains(&child.comm.as_str()));
+            let Some(program) = child else { continue };
+            let environment = text::read(&roots.process(program.pid, "environ"));
+            let job = event(program, &environment.unwrap_or_default());
+            let jobs = job.into_iter().collect::<Vec<UnitJob>>();
+            if !jobs.is_empty() {
+                found.push(Body::UnitJobs(UnitJobs { manager_pid: worker, jobs }));
+            }
+        }
     }
-    let files = all.iter().map(|(_, child)| roots.process(child.pid, "environ")).collect();
-    let read = guard::map(files, |path: &PathBuf| text::read(path).unwrap_or_default());
-    let event = |((worker_pid, program), bytes): ((u32, ThreadRef), Option<Vec<u8>>)| {
-        event(worker_pid, program, &bytes?)
-    };
-    all.into_iter().zip(read).filter_map(event).collect()
 }
 
 /// By the environment of a program.
-fn event(worker_pid: u32, program: ThreadRef, environment: &[u8]) -> Option<DeviceEvent> {
+fn event(program: ThreadRef, environment: &[u8]) -> Option<UnitJob> {
     let value = |name: &str| {
         let mut all = environment.split(|byte| *byte == 0);
         let of = |line: &[u8]| {
@@ -55,8 +54,16 @@ fn event(worker_pid: u32, program: ThreadRef, environment: &[u8]) -> Option<Devi
         all.find_map(of)
     };
     let in_sys = format!("/sys{}", value("DEVPATH")?);
-    let (device, action) = (value("DEVNAME").unwrap_or(in_sys), value("ACTION")?);
-    Some(DeviceEvent { worker_pid, program, device, action })
+    Some(UnitJob {
+        id: program.pid,
+        names: vec![value("DEVNAME").unwrap_or(in_sys)],
+        kind: "event".into(),
+        is_running: true,
+        state: value("ACTION")?,
+        since_ns: Some(program.start_ns),
+        processes: vec![program],
+        ..UnitJob::default()
+    })
 }
 
 #[cfg(test)]
@@ -66,8 +73,8 @@ mod tests {
     #[test]
     fn a_program_of_a_rule_has_its_device_in_its_environment() {
         let of = |environment: &[u8]| {
-            let found = event(5, ThreadRef::default(), environment);
-            found.map(|it| format!("{} {}", it.device, it.action))
+            let found = event(ThreadRef::default(), environment);
+            found.map(|it| format!("{} {}", it.unit(), it.state))
         };
         let disk = b"ACTION=add\0DEVPATH=/devices/x/sdb\0DEVNAME=/dev/sdb\0SUBSYSTEM=block\0";
         assert_eq!(of(disk).as_deref(), Some("/dev/sdb add"));
@@ -79,6 +86,8 @@ mod tests {
 
     #[test]
     fn who_has_no_children_waits_for_none() {
-        assert!(events(&Roots::default(), vec![u32::MAX]).is_empty());
+        let mut found = Vec::new();
+        events(&Roots::default(), vec![u32::MAX], &mut found);
+        assert!(found.is_empty());
     }
 }

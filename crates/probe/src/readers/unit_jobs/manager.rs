@@ -32,43 +32,42 @@ const FOR_EVER_US: u64 = u64::MAX;
 const MANAGER: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
 
-/// What is asked of a job.
+/// What is asked of a job, and where the answer goes.
 #[derive(Clone, Copy)]
 enum Wanted {
     Before,
-    Aliases,
-    State,
-    SubState,
-    Since,
-    JobTimeout,
-    Type,
-    Main,
-    Control,
-    StartTimeout,
-    StopTimeout,
-    Timeout,
+    Names,
+    Text(usize),
+    Number(usize),
 }
 
+/// Texts and numbers of a job: state, detailed state, type; since when, processes, times (start, stop, job).
+const TEXTS: usize = 3;
+const NUMBERS: usize = 6;
+
 /// Of each unit.
-const OF_ALL: &[(&str, Wanted)] = &[("Names", Wanted::Aliases)];
+const OF_ALL: &[(&str, Wanted)] = &[("Names", Wanted::Names)];
 /// Of a unit whose job is being done.
 const OF_RUNNING: &[(&str, Wanted)] = &[
-    ("ActiveState", Wanted::State),
-    ("SubState", Wanted::SubState),
-    ("StateChangeTimestampMonotonic", Wanted::Since),
-    ("JobRunningTimeoutUSec", Wanted::JobTimeout),
+    ("ActiveState", Wanted::Text(0)),
+    ("SubState", Wanted::Text(1)),
+    ("StateChangeTimestampMonotonic", Wanted::Number(0)),
+    ("JobRunningTimeoutUSec", Wanted::Number(5)),
 ];
 /// Of a service besides.
 const OF_SERVICE: &[(&str, Wanted)] = &[
-    ("Type", Wanted::Type),
-    ("MainPID", Wanted::Main),
-    ("ControlPID", Wanted::Control),
-    ("TimeoutStartUSec", Wanted::StartTimeout),
-    ("TimeoutStopUSec", Wanted::StopTimeout),
+    ("Type", Wanted::Text(2)),
+    ("MainPID", Wanted::Number(1)),
+    ("ControlPID", Wanted::Number(2)),
+    ("TimeoutStartUSec", Wanted::Number(3)),
+    ("TimeoutStopUSec", Wanted::Number(4)),
 ];
-/// Of a mount and the like.
-const OF_COMMAND: &[(&str, Wanted)] =
-    &[("ControlPID", Wanted::Control), ("TimeoutUSec", Wanted::Timeout)];
+/// Of a mount and the like: one time for both.
+const OF_COMMAND: &[(&str, Wanted)] = &[
+    ("ControlPID", Wanted::Number(2)),
+    ("TimeoutUSec", Wanted::Number(3)),
+    ("TimeoutUSec", Wanted::Number(4)),
+];
 
 /// The interface of a kind of unit, with what is asked of it.
 fn of_kind(unit: &str) -> Option<(&'static str, &'static [(&'static str, Wanted)])> {
@@ -82,33 +81,36 @@ fn of_kind(unit: &str) -> Option<(&'static str, &'static [(&'static str, Wanted)
 }
 
 /// The jobs of a manager, which is at the other end.
-pub(super) fn jobs(
-    roots: &Roots,
-    stream: UnixStream,
-    manager_pid: u32,
-    of_user: bool,
-) -> io::Result<UnitJobs> {
+pub(super) fn jobs(roots: &Roots, stream: UnixStream, manager_pid: u32) -> io::Result<UnitJobs> {
     let mut line = Line::open(stream)?;
     let mut listed = Vec::new();
     let list = [to(OBJECT, "org.freedesktop.systemd1.Manager", "ListJobs", Arguments::Nothing)];
     line.ask(&list, &mut |_, body| listed = dbus::jobs(body).unwrap_or_default())?;
-    let is_running = |job: &dbus::Listed| job.state == "running";
-    listed.sort_by_key(|job| (!is_running(job), job.id));
-    let left_out = listed.len().saturating_sub(JOBS_MAX) as u32;
-    listed.truncate(JOBS_MAX);
+    // Those that are being done are looked into first.
+    let (mut jobs, mut paths) = (Vec::new(), Vec::new());
+    for wanted in [true, false] {
+        for it in &listed {
+            let is_running = it.state == "running";
+            if is_running == wanted && jobs.len() < JOBS_MAX {
+                let (names, kind) = (vec![it.unit.clone()], it.kind.clone());
+                jobs.push(UnitJob { id: it.id, names, kind, is_running, ..UnitJob::default() });
+                paths.push(&*it.path);
+            }
+        }
+    }
     let (mut calls, mut wanted) = (Vec::new(), Vec::new());
-    for (at, job) in listed.iter().enumerate() {
+    for (at, job) in jobs.iter().enumerate() {
         let mut add = |interface, properties: &[(&'static str, Wanted)]| {
             for &(name, what) in properties {
                 let arguments = Arguments::Texts(interface, name);
-                calls.push(to(&job.path, "org.freedesktop.DBus.Properties", "Get", arguments));
+                calls.push(to(paths[at], "org.freedesktop.DBus.Properties", "Get", arguments));
                 wanted.push((at, what));
             }
         };
         add("org.freedesktop.systemd1.Unit", OF_ALL);
-        if is_running(job) {
+        if job.is_running {
             add("org.freedesktop.systemd1.Unit", OF_RUNNING);
-            if let Some((interface, properties)) = of_kind(&job.unit) {
+            if let Some((interface, properties)) = of_kind(job.unit()) {
                 add(interface, properties);
             }
         } else {
@@ -119,53 +121,66 @@ pub(super) fn jobs(
             wanted.push((at, Wanted::Before));
         }
     }
-    let job = |it: &dbus::Listed| UnitJob {
-        id: it.id,
-        unit: it.unit.clone(),
-        kind: it.kind.clone(),
-        is_running: is_running(it),
-        ..UnitJob::default()
-    };
-    let mut jobs: Vec<UnitJob> = listed.iter().map(job).collect();
-    let family = Family::of(roots, manager_pid);
+    let mut heard: Vec<Heard> = jobs.iter().map(|_| Heard::default()).collect();
     line.ask(&calls, &mut |at, body| {
         if let Some((job, what)) = wanted.get(at) {
-            fill_in(&mut jobs[*job], *what, body, &family);
+            heard[*job].take(*what, body);
         }
     })?;
-    Ok(UnitJobs { manager_pid, of_user, jobs, left_out })
+    let family = Family::of(roots, manager_pid);
+    for (job, heard) in jobs.iter_mut().zip(heard) {
+        heard.fill_in(job, &family);
+    }
+    Ok(UnitJobs { manager_pid, jobs })
 }
 
-fn fill_in(job: &mut UnitJob, what: Wanted, body: &mut Bytes<'_>, family: &Family<'_>) {
-    if let Wanted::Before = what {
-        job.after = dbus::jobs(body).unwrap_or_default().into_iter().map(|it| it.id).collect();
-        job.after.truncate(JOBS_MAX);
-        return;
+/// What was heard of a job: texts and numbers by what was asked.
+#[derive(Default)]
+struct Heard {
+    names: Vec<String>,
+    before: Vec<u32>,
+    texts: [String; TEXTS],
+    numbers: [Option<u64>; NUMBERS],
+}
+
+impl Heard {
+    fn take(&mut self, what: Wanted, body: &mut Bytes<'_>) {
+        if let Wanted::Before = what {
+            let all = dbus::jobs(body).unwrap_or_default();
+            self.before = all.iter().take(JOBS_MAX).map(|it| it.id).collect();
+            return;
+        }
+        match (what, dbus::value(body)) {
+            (Wanted::Names, Some(Value::Texts(names))) => self.names = names,
+            (Wanted::Text(at), Some(Value::Text(text))) => self.texts[at] = text,
+            (Wanted::Number(at), Some(Value::Number(number))) => self.numbers[at] = Some(number),
+            _ => {}
+        }
     }
-    match (what, dbus::value(body)) {
-        (Wanted::Aliases, Some(Value::Texts(mut names))) => {
-            names.retain(|name| *name != job.unit);
-            names.truncate(JOBS_MAX);
-            job.aliases = names;
+
+    fn fill_in(self, job: &mut UnitJob, family: &Family<'_>) {
+        let [state, sub_state, service_type] = self.texts;
+        let [since_us, main, control, start_us, stop_us, job_us] = self.numbers;
+        for name in self.names {
+            if job.names.len() < JOBS_MAX && !job.names.contains(&name) {
+                job.names.push(name);
+            }
         }
-        (Wanted::State, Some(Value::Text(state))) => job.state = state,
-        (Wanted::SubState, Some(Value::Text(state))) => job.sub_state = state,
-        (Wanted::Type, Some(Value::Text(kind))) => job.service_type = kind,
-        (Wanted::Since, Some(Value::Number(us))) => {
-            job.since_ns = (us != 0).then(|| us.saturating_mul(1000));
+        // The setting that is for what it does now, or for the whole job.
+        let stops = ["stop", "final", "unmounting", "deactivating"];
+        let of_state = match stops.iter().any(|it| sub_state.starts_with(it)) {
+            true => stop_us,
+            false => start_us,
+        };
+        job.timeout_ns = of_state.or(job_us).map(time_ns);
+        job.since_ns = since_us.filter(|us| *us != 0).map(time_ns);
+        for number in [control, main].into_iter().flatten() {
+            job.processes.extend(family.process(number));
         }
-        (Wanted::Main, Some(Value::Number(pid))) => job.main = family.process(pid),
-        (Wanted::Control, Some(Value::Number(pid))) => job.control = family.process(pid),
-        (Wanted::JobTimeout, Some(Value::Number(us))) => job.job_timeout_ns = Some(time_ns(us)),
-        (Wanted::StartTimeout, Some(Value::Number(us))) => {
-            job.start_timeout_ns = Some(time_ns(us));
+        if job.is_running {
+            job.state = format!("{state}/{sub_state}");
         }
-        (Wanted::StopTimeout, Some(Value::Number(us))) => job.stop_timeout_ns = Some(time_ns(us)),
-        (Wanted::Timeout, Some(Value::Number(us))) => {
-            job.start_timeout_ns = Some(time_ns(us));
-            job.stop_timeout_ns = job.start_timeout_ns;
-        }
-        _ => {}
+        (job.after, job.service_type) = (self.before, service_type);
     }
 }
 
@@ -347,7 +362,7 @@ mod tests {
             asked[..count].to_vec()
         });
         let peer = peer_pid(&near).expect("a peer");
-        let heard = jobs(&Roots::default(), near, peer, false);
+        let heard = jobs(&Roots::default(), near, peer);
         let asked = manager.join().expect("ended");
         assert!(asked.starts_with(b"\0AUTH EXTERNAL 3"), "{asked:?}");
         heard

@@ -23,7 +23,7 @@ use crate::system::own::priority;
 use crate::system::stat::Stat;
 use crate::system::status::Status;
 use crate::system::{Roots, blind, is_refusal, text};
-use holdup_reason::facts::{Body, Fact, Ns, UnitJob};
+use holdup_reason::facts::{Body, Fact, Ns};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -51,7 +51,7 @@ pub(super) struct UnitJobs {
     clients: BTreeSet<u32>,
     /// Somebody waits for events of devices.
     settles: bool,
-    under_way: Option<Receiver<Heard>>,
+    under_way: Option<Receiver<Vec<Body>>>,
     /// A reading did not come back.
     hangs: bool,
     /// Jobs were reported: that there are none any more is, too.
@@ -59,14 +59,6 @@ pub(super) struct UnitJobs {
     refused: bool,
     first_ns: Ns,
     next_ns: Ns,
-}
-
-/// What a reading has brought.
-#[derive(Default)]
-struct Heard {
-    facts: Vec<Fact>,
-    /// Those who are gone, of all who showed the way.
-    gone: BTreeSet<u32>,
 }
 
 impl Reader for UnitJobs {
@@ -134,8 +126,8 @@ impl UnitJobs {
         self.next_ns = at_ns + period_ns.clamp(PERIOD_MIN_NS, PERIOD_MAX_NS);
         let (send, receive) = channel();
         let (roots, clients, settles) = (roots.clone(), self.clients.clone(), self.settles);
-        // Whoever began it may be gone by then.
-        let read = move || drop(send.send(Heard::read(&roots, clients, settles)));
+        // Who began it may be gone by then.
+        let read = move || drop(send.send(read(&roots, clients, settles)));
         self.under_way = priority::spawn("holdup-jobs", read).is_ok().then_some(receive);
     }
 
@@ -154,65 +146,57 @@ impl UnitJobs {
             self.hangs = true;
             return;
         };
-        self.clients.retain(|pid| !heard.gone.contains(pid));
-        for fact in heard.facts {
-            match &fact.body {
+        let is_there = |pid: &u32| Stat::read(&look.roots.process(*pid, "stat")).is_some();
+        self.clients.retain(is_there);
+        let at_ns = now();
+        for body in heard {
+            match &body {
                 Body::UnitJobs(all) => {
                     if all.jobs.is_empty() && !self.had_jobs {
                         continue;
                     }
                     self.had_jobs = true;
-                    let processes = all.jobs.iter().flat_map(UnitJob::processes);
-                    let pids = processes.map(|it| it.pid).chain([all.manager_pid]);
-                    pids.for_each(|pid| look.identities.want(pid));
+                    for process in all.jobs.iter().flat_map(|job| &job.processes) {
+                        look.identities.want(process.pid);
+                    }
+                    look.identities.want(all.manager_pid);
                     self.clients.iter().for_each(|pid| look.identities.want(*pid));
                 }
-                Body::DeviceEvent(event) => look.identities.want(event.program.pid),
                 _ if std::mem::replace(&mut self.refused, true) => continue,
                 _ => {}
             }
-            facts.push(fact);
+            facts.push(Fact { at_ns, body });
         }
     }
 }
 
-impl Heard {
-    /// Asks each manager that these lead to once.
-    fn read(roots: &Roots, clients: BTreeSet<u32>, settles: bool) -> Self {
-        let mut heard = Self::default();
-        let mut asked = BTreeSet::new();
-        for client in clients {
-            let Some(door) = Door::of(roots, client) else {
-                heard.gone.insert(client);
-                continue;
-            };
-            if !asked.insert(door.key.clone()) {
-                continue;
+/// Asks each manager that these lead to once.
+fn read(roots: &Roots, clients: BTreeSet<u32>, settles: bool) -> Vec<Body> {
+    let mut found = Vec::new();
+    let mut asked: Vec<String> = Vec::new();
+    for door in clients.into_iter().filter_map(|client| Door::of(roots, client)) {
+        if asked.contains(&door.key) {
+            continue;
+        }
+        match door.ask(roots) {
+            Ok(all) => found.push(Body::UnitJobs(all)),
+            Err(error) if is_refusal(&error) => {
+                let therefore = "for which job of a unit a command waits is not known";
+                found.push(Body::Blind(blind("unit_jobs", &error, therefore)));
             }
-            let body = match door.ask(roots) {
-                Ok(all) => Body::UnitJobs(all),
-                Err(error) if is_refusal(&error) => {
-                    let therefore = "for which job of a unit a command waits is not known";
-                    Body::Blind(blind("unit_jobs", &error, therefore))
-                }
-                Err(_) => continue,
-            };
-            heard.facts.push(Fact { at_ns: now(), body });
+            Err(_) => {}
         }
-        if settles {
-            let events = devices::events(roots, devices::workers(roots));
-            let at_ns = now();
-            let fact = |event| Fact { at_ns, body: Body::DeviceEvent(event) };
-            heard.facts.extend(events.into_iter().map(fact));
-        }
-        heard
+        asked.push(door.key);
     }
+    if settles {
+        devices::events(roots, devices::workers(roots), &mut found);
+    }
+    found
 }
 
 /// Where a manager is asked.
 struct Door {
     path: PathBuf,
-    of_user: bool,
     /// The same for all that see the same files and are of the same user, if it is the manager of one.
     key: String,
 }
@@ -236,7 +220,7 @@ impl Door {
         let root = roots.process(pid, "root");
         let path = root.join(below.trim_start_matches('/')).join("systemd/private");
         let files = link(&roots.process(pid, "ns/mnt")).unwrap_or_default();
-        Some(Self { path, of_user, key: format!("{files} {below}") })
+        Some(Self { path, key: format!("{files} {below}") })
     }
 
     /// The jobs of whoever listens there, if that is a manager: anybody may have put the socket there.
@@ -246,7 +230,7 @@ impl Door {
             Stat::read(&roots.process(*pid, "stat")).is_some_and(|stat| stat.comm == MANAGER)
         };
         let manager = manager::peer_pid(&stream).filter(is_manager).ok_or(ErrorKind::NotFound)?;
-        manager::jobs(roots, stream, manager, self.of_user)
+        manager::jobs(roots, stream, manager)
     }
 }
 
@@ -293,7 +277,6 @@ mod tests {
     fn a_process_leads_to_the_manager_of_its_own_files() {
         let own = std::process::id();
         let door = Door::of(&Roots::default(), own).expect("it lives");
-        assert!(!door.of_user);
         let roots = Roots::default();
         assert_eq!(door.path, roots.process(own, "root").join("run/systemd/private"));
         assert!(Door::of(&Roots::default(), u32::MAX).is_none());

@@ -7,7 +7,6 @@
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
 pub(crate) mod descriptor_trend;
-pub(crate) mod device_event;
 mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
@@ -60,7 +59,6 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &crypto_bound::RULE,
     &vfork_exec::RULE,
     &unit_job::RULE,
-    &device_event::RULE,
     &socket_peer::RULE,
     &tasks_trend::RULE,
     &descriptor_trend::RULE,

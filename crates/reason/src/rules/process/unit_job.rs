@@ -39,10 +39,11 @@ static LONG_MIN: Threshold = Threshold::new(
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "process.unit_job",
-    title: "The start or stop of a unit waits for a process of it",
+    title: "The start or stop of a unit, or the event of a device, waits for a process",
     theory: "A manager of units does one job for each: it starts processes, and the job is done once these have done what the unit's type \
              says (said READY=1, gone to the background, taken a name, ended). Until then whoever asked waits, and so do jobs that are \
-             ordered behind it; after a timeout the manager gives up. The kernel sees a manager that waits for events.",
+             ordered behind it; after a timeout the manager gives up. Who waits for all devices waits for the programs of their rules. \
+             The kernel sees a manager that waits for events.",
     needs: &[
         "the manager's own list has the job, and it is being done; the client named its unit, or made it and it is the only one",
         "a client waits for the manager meanwhile",
@@ -50,7 +51,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     refuted_by: &[
         Refutation::new(
-            "the client asked for no job: its wait is for an answer",
+            "the client asked for no job: its wait is for an answer, or for other events",
             "a_client_that_asks_for_no_job_waits_for_none",
         ),
         Refutation::new(
@@ -79,14 +80,14 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let job = Job::of(measures.model, end)?;
     let target = measures.model.look.target.as_ref();
     let is_host = target.is_none_or(|target| target.kind == TargetKind::Host);
-    if is_host && job.lasted().unwrap_or(0.0).max(job.waited) < LONG_MIN.value {
+    if is_host && job.lasted.unwrap_or(0.0).max(job.waited) < LONG_MIN.value {
         return None;
     }
     let by = match &job.process {
         Some(process) => culprit(measures.model, process),
-        None => Culprit { name: job.awaited.running.unit.clone(), ..Culprit::default() },
+        None => Culprit { name: job.awaited.running.unit().into(), ..Culprit::default() },
     };
-    let mut matched = Match::new(by, Proof::Read, move |loss| job.explain(loss));
+    let mut matched = Match::new(by, Proof::Read, move |loss| job.explain(measures, loss));
     // What takes the time to start is mostly work, and a start is asked for.
     matched.severity_max = match end.kind {
         EndKind::Works => Severity::Note,
@@ -102,38 +103,32 @@ struct Job<'m> {
     process: Option<ThreadRef>,
     /// Who stands at the end of the chain, and what for, if that is beyond the manager.
     root: Option<&'m ChainLink>,
-    /// Until when the chain was seen to stand.
-    until_ns: Ns,
-    /// For how long its first thread has waited by then, seconds.
+    /// For how long the unit has been in its state, seconds.
+    lasted: Option<f64>,
+    /// For how long the first thread of the chain has waited, seconds.
     waited: f64,
 }
 
 /// Whether a link is that of a manager, or the bus before it, that waits in a job.
-fn is_in_a_job(model: &Model, link: &ChainLink) -> bool {
-    let inside = link.class == WaitClass::FutexWait
-        && link.object == Object::Inside(link.who.pid)
-        && model.stacks.unit_jobs.contains_key(&link.who.pid);
+fn is_in_a_job(link: &ChainLink) -> bool {
+    let inside = link.class == WaitClass::FutexWait && link.object == Object::Inside(link.who.pid);
     link.because == Some(unit_job::BECAUSE) || inside
 }
 
 impl<'m> Job<'m> {
     fn of(model: &'m Model, end: &'m End) -> Option<Self> {
-        let at = end.links.iter().position(|link| is_in_a_job(model, link))?;
+        let at = end.links.iter().position(|link| is_in_a_job(link))?;
         let link = &end.links[at];
         let client = at.checked_sub(1).map(|before| &end.links[before].who);
         let within = (link.begin_ns, link.end_ns);
         let awaited = unit_job::awaited(model, &link.who, client, within)?;
         let process = awaited.process().map(|process| present(model, process));
         let root = end.links.last().filter(|_| at + 1 < end.links.len()).map(|link| &**link);
+        let seconds = |from: Ns, to: Ns| to.saturating_sub(from) as f64 / 1e9;
+        let lasted = awaited.running.since_ns.map(|since_ns| seconds(since_ns, link.end_ns));
         let first = end.links.first()?;
-        let waited = first.end_ns.saturating_sub(first.since_ns) as f64 / 1e9;
-        Some(Self { awaited, process, root, until_ns: link.end_ns, waited })
-    }
-
-    /// For how long the unit has been in its state, seconds.
-    fn lasted(&self) -> Option<f64> {
-        let since_ns = self.awaited.running.since_ns?;
-        Some(self.until_ns.saturating_sub(since_ns) as f64 / 1e9)
+        let waited = seconds(first.since_ns, first.end_ns);
+        Some(Self { awaited, process, root, lasted, waited })
     }
 
     fn title(&self, victim: &str) -> String {
@@ -142,102 +137,68 @@ impl<'m> Job<'m> {
             true => String::new(),
             false => format!(", which waits for {}", systemd::job(running)),
         };
+        let owes = systemd::owes(running);
         let why = match &self.process {
-            Some(process) => {
-                format!(", whose {} {}", words::who(process), systemd::owes(running))
-            }
-            None => format!(": {}", systemd::waits_for(running)),
+            Some(process) => format!(", whose {} {owes}", words::who(process)),
+            None => format!(": {owes}"),
         };
         format!("{victim} waits for {}{behind}{why}", systemd::job(asked))
     }
 
-    /// The state of the unit, since when, and what ends it.
+    /// The state of the unit, since when, what ends it, and what whoever stands at the end of the chain does.
     fn state(&self) -> String {
         let running = self.awaited.running;
-        let lasted =
-            self.lasted().map_or_else(String::new, |it| format!(" for {}", words::seconds(it)));
-        let until = match systemd::timeout(running) {
-            Some((setting, Ns::MAX)) => format!("; no {setting} ends that"),
-            Some((setting, ns)) => {
-                format!("; {setting} ends that after {}", words::seconds(ns as f64 / 1e9))
-            }
-            None => String::new(),
+        let mut text = match running.kind == systemd::EVENT {
+            true => format!("A rule for {} runs that program", running.unit()),
+            false => format!("{} has been {}", running.unit(), running.state),
         };
-        let (state, sub_state) = (&running.state, &running.sub_state);
-        format!("{} has been {state}/{sub_state}{lasted}{until}.", running.unit)
-    }
-
-    /// What whoever stands at the end of the chain does.
-    fn meanwhile(&self) -> String {
-        let does = |root: &ChainLink| match root.class {
-            WaitClass::Unseen => None,
-            WaitClass::Running => Some("is at work"),
-            class => Some(in_wait(class)),
-        };
-        let said = self.root.and_then(|root| Some((root, does(root)?)));
-        said.map_or_else(String::new, |(root, does)| {
-            format!(" {} {does} meanwhile.", words::who(&root.who))
-        })
-    }
-
-    /// How many other jobs there are.
-    fn others(&self) -> String {
-        let all = self.awaited.all;
-        let others = (all.jobs.len() + all.left_out as usize).saturating_sub(1);
-        match others {
-            0 => String::new(),
-            n => format!(" The manager has {} besides.", words::count(n, "job", "jobs")),
+        if let Some(lasted) = self.lasted {
+            text += &format!(" for {}", words::seconds(lasted));
         }
+        if let Some(ns) = running.timeout_ns {
+            let setting = systemd::timeout(running);
+            text += &match ns {
+                Ns::MAX => format!("; no {setting} ends that"),
+                ns => format!("; {setting} ends that after {}", words::seconds(ns as f64 / 1e9)),
+            };
+        }
+        let does = self.root.map(|root| match root.class {
+            WaitClass::Unseen => "was not seen",
+            WaitClass::Running => "is at work",
+            class => in_wait(class),
+        });
+        if let Some((root, does)) = self.root.zip(does) {
+            text += &format!(". {} {does} meanwhile", words::who(&root.who));
+        }
+        text
     }
 
-    fn explain(&self, loss: &Loss<'_>) -> Wording {
-        const SOURCE: &str = "the manager's own list of jobs";
+    fn explain(&self, measures: &Measures<'_>, loss: &Loss<'_>) -> Wording {
         let running = self.awaited.running;
-        let mut evidence =
-            vec![Evidence::new("time waited for the job", loss.seconds, "s", "sched_switch")];
-        if let Some(seconds) = self.lasted() {
-            let fact =
-                format!("{} is {}/{}, since", running.unit, running.state, running.sub_state);
-            evidence.push(Evidence::new(fact, seconds, "s", SOURCE));
-        }
-        if let Some((setting, ns)) = systemd::timeout(running).filter(|(_, ns)| *ns != Ns::MAX) {
-            evidence.push(Evidence::new(setting, ns as f64 / 1e9, "s", SOURCE));
-        }
-        if let Some(process) = &self.process {
-            let fact = "the process that the manager waits for";
-            evidence.push(Evidence::new(fact, f64::from(process.pid), "pid", SOURCE));
-        }
-        Wording {
-            title: self.title(&loss.victim),
-            text: format!(
-                "{} pass so. {}{}{}",
-                words::of_window(loss.seconds, loss.wall_seconds),
-                self.state(),
-                self.meanwhile(),
-                self.others(),
-            ),
-            evidence,
-            remedy: self.remedy(),
-        }
-    }
-
-    fn remedy(&self) -> Vec<Remedy> {
-        let (unit, user) = (&self.awaited.running.unit, self.awaited.all.of_user);
-        let show = |text: String, command: String| {
+        let state = format!("{} is {}, since", running.unit(), running.state);
+        let waited = Evidence::new("time waited for the job", loss.seconds, "s", "sched_switch");
+        let stands =
+            self.lasted.map(|it| Evidence::new(state, it, "s", "the manager's own list of jobs"));
+        // The first process of a PID namespace is its system's manager, any other a user's.
+        let manager = measures.model.threads.by_id.get(&self.awaited.all.manager_pid);
+        let number = manager.map(|it| it.inner_pid.unwrap_or(it.thread.pid));
+        let of_user = number.is_some_and(|number| number != 1);
+        let asks = systemd::questions(running, of_user).into_iter().map(|(text, command)| {
             Remedy::to(text).command(command).acting(Action::look(Question::Program))
-        };
-        let log = show(format!("see what {unit} has logged"), systemd::log(unit, user));
-        let state =
-            show("see its state and its processes".to_string(), systemd::status(unit, user));
-        let kind = self.process.as_ref().filter(|_| self.awaited.running.sub_state == "start");
-        let kind = kind.map(|_| {
-            let text = "see what counts as its start (Type=), and have the service do that";
-            show(text.to_string(), systemd::file(unit, user))
         });
         let look = self.process.as_ref().map(|process| {
             Remedy::to(format!("see what {} waits for", words::who(process))).look(process)
         });
-        [log, state].into_iter().chain(kind).chain(look).collect()
+        Wording {
+            title: self.title(&loss.victim),
+            text: format!(
+                "{} pass so. {}.",
+                words::of_window(loss.seconds, loss.wall_seconds),
+                self.state(),
+            ),
+            evidence: [Some(waited), stands].into_iter().flatten().collect(),
+            remedy: asks.chain(look).collect(),
+        }
     }
 }
 
@@ -254,15 +215,14 @@ mod tests {
     fn hang(for_ns: Ns, main: Option<ThreadRef>) -> UnitJob {
         UnitJob {
             id: 57,
-            unit: "hang.service".into(),
+            names: vec!["hang.service".into()],
             kind: "start".into(),
             is_running: true,
-            state: "activating".into(),
-            sub_state: "start".into(),
+            state: "activating/start".into(),
             service_type: "notify".into(),
             since_ns: Some(LOOK_NS - for_ns.min(LOOK_NS)),
-            main,
-            start_timeout_ns: Some(90 * SECOND),
+            processes: main.into_iter().collect(),
+            timeout_ns: Some(90 * SECOND),
             ..UnitJob::default()
         }
     }
@@ -270,7 +230,7 @@ mod tests {
     /// Client 10, which was called so, waits for manager 20, which has these jobs and waits for events; 30 is process `hang`.
     fn scene(command: &str, jobs: Vec<UnitJob>, hangs: WaitState, call: &str) -> Vec<Fact> {
         let (client, command) = (thread(10, "client"), command.to_string());
-        let all = UnitJobs { manager_pid: 20, jobs, ..UnitJobs::default() };
+        let all = UnitJobs { manager_pid: 20, jobs };
         let mut facts = host();
         facts.extend(client_and_server(blocked(20, "systemd", WaitState::Sleep, "epoll_wait")));
         facts.extend([
@@ -313,7 +273,7 @@ mod tests {
     fn a_job_that_waits_for_another_is_said_with_that() {
         let behind = UnitJob {
             id: 58,
-            unit: "b.service".into(),
+            names: vec!["b.service".into()],
             kind: "start".into(),
             after: vec![57],
             ..UnitJob::default()
@@ -322,17 +282,11 @@ mod tests {
         let found = found(scene("systemctl start b", jobs, WaitState::Sleep, "epoll_wait"));
         let whose = "the start of b.service, which waits for the start of hang.service, whose hang 30 has not";
         assert!(found[0].title.contains(whose), "{}", found[0].title);
-        assert!(found[0].text.contains("has 1 job besides"), "{}", found[0].text);
     }
 
     #[test]
     fn a_device_that_does_not_appear_has_no_process() {
-        let device = UnitJob {
-            unit: "dev-sdz.device".into(),
-            job_timeout_ns: Some(90 * SECOND),
-            start_timeout_ns: None,
-            ..hang(LOOK_NS, None)
-        };
+        let device = UnitJob { names: vec!["dev-sdz.device".into()], ..hang(LOOK_NS, None) };
         let facts = scene("systemctl start dev-sdz.device", vec![device], WaitState::Sleep, "");
         let asked = facts.into_iter().chain([of_process(10, "client")]).collect();
         let found = found(asked);
@@ -351,9 +305,36 @@ mod tests {
         assert!(asks("systemctl start other").is_empty());
         assert!(asks("a-program-of-its-own start hang").is_empty());
         assert_eq!(asks("systemd-run --wait job").len(), 1, "the only job");
-        let two = [jobs(), vec![UnitJob { id: 60, unit: "x".into(), ..jobs().remove(0) }]].concat();
+        let two = [jobs(), vec![UnitJob { id: 60, names: vec!["x".into()], ..jobs().remove(0) }]]
+            .concat();
         let of_two = scene("systemd-run --wait job", two, WaitState::Sleep, "clock_nanosleep");
         assert!(found(of_two).is_empty(), "of two nobody knows which");
+    }
+
+    #[test]
+    fn who_waits_for_all_devices_waits_for_the_program_of_a_rule() {
+        let titles = |command: &str| {
+            let (waiter, command) = (thread(10, "udevadm"), command.to_string());
+            let event = UnitJob {
+                names: vec!["/dev/sdb".into()],
+                kind: "event".into(),
+                state: "add".into(),
+                ..hang(LOOK_NS, Some(thread(30, "mdadm")))
+            };
+            let all = UnitJobs { manager_pid: 20, jobs: vec![event] };
+            let mut facts = host();
+            facts.extend([
+                of_process(10, "udevadm"),
+                identity(Thread { thread: waiter, command, ..Thread::default() }),
+                blocked(10, "udevadm", WaitState::Sleep, "epoll_wait"),
+                blocked(30, "mdadm", WaitState::Sleep, "clock_nanosleep"),
+                Fact { at_ns: LOOK_NS + 1, body: Body::UnitJobs(all) },
+            ]);
+            found(facts).into_iter().map(|it| it.title).collect::<Vec<_>>()
+        };
+        let wanted = "udevadm waits for the event (add) of /dev/sdb, whose mdadm 30 has not ended";
+        assert_eq!(titles("/usr/bin/udevadm settle"), [wanted]);
+        assert!(titles("/usr/bin/udevadm monitor").is_empty());
     }
 
     #[test]

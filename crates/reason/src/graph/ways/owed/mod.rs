@@ -7,7 +7,6 @@
 mod answered_by;
 mod busiest_in_child;
 mod descriptors;
-mod device_event;
 mod ended_with;
 mod event_loop;
 mod far_end;
@@ -33,7 +32,6 @@ use super::way::Way;
 pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
     &unit_job::WAY,
-    &device_event::WAY,
     &inside_server::WAY,
     &open_question::WAY,
     &woken_by::WAY,

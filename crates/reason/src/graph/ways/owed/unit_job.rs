@@ -1,4 +1,5 @@
-//! A service manager that waits for events while a client waits for a job: the process that the job is for, by the manager's own word.
+//! A manager that waits for events while a client waits for a job, or who waits until all events of devices are done: the process that the job
+//! waits for, by the manager's own word.
 //!
 //! A start or a stop lasts until that process has done something (said that it is ready, gone to the background, ended), and the manager does other things
 //! meanwhile. Where the job waits for no process (a device that is to appear) the ladder ends. Over a bus the process is next to whoever hands the
@@ -31,11 +32,11 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
 mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{NO_ARGS, child, led, of_ten, place, stands};
-    use crate::rules::scenes::{LOOK_NS, thread};
+    use crate::rules::scenes::{LOOK_NS, identity, thread};
 
     /// Process 10 is a manager with these jobs, read at a time.
     fn manager(jobs: Vec<UnitJob>, at_ns: Ns) -> (&'static str, Option<u32>) {
-        let all = UnitJobs { manager_pid: 10, jobs, ..UnitJobs::default() };
+        let all = UnitJobs { manager_pid: 10, jobs };
         led(vec![
             child(20, 10),
             child(30, 10),
@@ -45,8 +46,9 @@ mod tests {
     }
 
     fn running(main: Option<ThreadRef>) -> UnitJob {
-        let (unit, since_ns) = ("hang.service".to_string(), Some(1));
-        UnitJob { id: 7, unit, is_running: true, since_ns, main, ..UnitJob::default() }
+        let (names, since_ns) = (vec!["hang.service".to_string()], Some(1));
+        let processes = main.into_iter().collect();
+        UnitJob { id: 7, names, is_running: true, since_ns, processes, ..UnitJob::default() }
     }
 
     #[test]
@@ -60,8 +62,8 @@ mod tests {
 
     #[test]
     fn the_process_of_a_command_comes_before_the_main_one() {
-        let control = Some(thread(20, "check"));
-        let job = UnitJob { control, ..running(Some(thread(30, "hang"))) };
+        let processes = vec![thread(20, "check"), thread(30, "hang")];
+        let job = UnitJob { processes, ..running(None) };
         assert_eq!(manager(vec![job], LOOK_NS / 2), ("unit job", Some(20)));
     }
 
@@ -71,5 +73,26 @@ mod tests {
         assert_ne!(manager(Vec::new(), LOOK_NS / 2).0, "unit job");
         let later = UnitJob { since_ns: Some(LOOK_NS + 1), ..running(None) };
         assert_ne!(manager(vec![later], LOOK_NS + 2).0, "unit job", "it began after the look");
+    }
+
+    /// Process 10 was called so, while worker 5 waits for a program.
+    fn settling(command: &str, program: ThreadRef) -> (&'static str, Option<u32>) {
+        let (thread, command) = (of_ten(10), command.to_string());
+        let event = UnitJob { kind: "event".into(), ..running(Some(program)) };
+        let all = UnitJobs { manager_pid: 5, jobs: vec![event] };
+        led(vec![
+            identity(Thread { thread, command, ..Thread::default() }),
+            Fact { at_ns: LOOK_NS + 1, body: Body::UnitJobs(all) },
+            stands(of_ten(10), place("epoll_wait", NO_ARGS, None)),
+        ])
+    }
+
+    #[test]
+    fn the_program_of_a_rule_is_waited_for_by_who_waits_for_all_events() {
+        let program = || thread(30, "mdadm");
+        assert_eq!(settling("udevadm settle --timeout=60", program()), ("unit job", Some(30)));
+        assert_ne!(settling("udevadm monitor", program()).0, "unit job");
+        let late = ThreadRef { start_ns: LOOK_NS / 5 * 4, ..program() };
+        assert_ne!(settling("udevadm settle", late).0, "unit job");
     }
 }
