@@ -149,7 +149,7 @@ package-test: packages ## Install the package in a bare Debian, look, open a pag
 	tests/packages/run target/packages/holdup_*.deb $(ARGS)
 
 .PHONY: systemd-test
-systemd-test: packages ## Have a real systemd, in QEMU, start, watch, restart and remove the unit of the package (root; five minutes)
+systemd-test: packages ## Have a real systemd, in QEMU, start, watch, restart and remove the unit of the package, and be waited for (root; ten minutes)
 	tests/systemd/run target/packages/holdup_*.deb $(ARGS)
 
 .PHONY: container-test

@@ -10,6 +10,7 @@
 use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
 use holdup_probe::readers::NETLINK_PARSERS;
+use holdup_probe::readers::unit_jobs::dbus;
 use holdup_probe::readers::{kernel_log, mapper};
 use holdup_probe::recording::Reader;
 use holdup_reason::facts::{DeviceNumber, Fact};
@@ -71,6 +72,20 @@ pub fn mapper_answers(bytes: &[u8]) {
     let table = usize::from(u16::from_le_bytes(*length)).min(answers.len());
     let (table, status) = answers.split_at(table);
     drop(mapper::cache_sample(DeviceNumber::default(), table, status));
+}
+
+/// What whoever listens where a manager of units is asked writes, read as each kind of answer.
+///
+/// # Panics
+/// If an answer is longer than what is there.
+pub fn manager_answer(bytes: &[u8]) {
+    let Some(length) = dbus::length(bytes) else { return };
+    let message = bytes.get(..length).unwrap_or(bytes);
+    let jobs = dbus::answer(message).and_then(|mut answer| dbus::jobs(&mut answer.body));
+    let texts = |job: &dbus::Listed| job.unit.len() + job.kind.len() + job.state.len();
+    let taken: usize = jobs.iter().flatten().map(texts).sum();
+    assert!(taken <= bytes.len(), "no more is taken than was written");
+    drop(dbus::answer(message).and_then(|mut answer| dbus::value(&mut answer.body)));
 }
 
 /// Lines of the kernel's log, of which processes choose the names: each as a record, in one window.

@@ -64,6 +64,8 @@ mod standstill;
 mod tests;
 pub mod thread_times;
 pub mod threads;
+#[doc(hidden)]
+pub mod unit_jobs;
 mod usages;
 mod users;
 mod waited;
@@ -109,6 +111,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<Goroutines>, Turn::Names),
     (open::<JavaMonitors>, Turn::Names),
     (open::<Sessions>, Turn::Names),
+    (open::<unit_jobs::UnitJobs>, Turn::Names),
     (open::<stacks::Stacks>, Turn::Names),
     (open::<flows::Flows>, Turn::Names),
     (open::<Functions>, Turn::Names),

@@ -24,6 +24,7 @@ mod object;
 mod session;
 mod thread;
 mod thread_ref;
+mod unit_job;
 mod usage;
 mod user_stack;
 
@@ -40,6 +41,7 @@ pub use object::*;
 pub use session::*;
 pub use thread::*;
 pub use thread_ref::*;
+pub use unit_job::*;
 pub use usage::*;
 pub use user_stack::*;
 
@@ -102,6 +104,8 @@ pub enum Body {
     MonitorWaits(MonitorWaits),
     /// What a process of a database waits for inside the server.
     SessionWait(SessionWait),
+    /// The jobs of a manager of units or devices.
+    UnitJobs(UnitJobs),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

@@ -28,9 +28,9 @@ use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::programs::go;
-use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Stands};
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
+use crate::waits::{WaitClass, unit_job};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ impl<'a> Chains<'a> {
     }
 
     /// When a main thread of the target only waits for signals and its process has one child: a wrapper, of which the child is
-    /// what was asked about.
+    /// what was asked about; or waits until the manager of devices has nothing more to do.
     pub fn wrapper_times(&self) -> Vec<(ThreadRef, Ns, Ns)> {
         let model = self.model;
         let waits_for_signals = |wait: &&WaitSpan| {
@@ -138,7 +138,10 @@ impl<'a> Chains<'a> {
                 && wait.thread.tid == wait.thread.pid
                 && model.in_target(&wait.thread)
         };
-        let times = self.timelines.waits().filter(waits_for_signals);
+        let settles =
+            |wait: &&WaitSpan| model.in_target(&wait.thread) && unit_job::settles(model, wait);
+        let all = self.timelines.waits();
+        let times = all.filter(|wait| waits_for_signals(wait) || settles(wait));
         times
             .map(|wait| {
                 (
@@ -364,6 +367,12 @@ impl<'a> Chains<'a> {
             }
             Next::Nobody if follows && waits_for_any_child(&self.index, wait) => {
                 link.object = Object::AnyChild;
+                None
+            }
+            Next::Inside => {
+                link.class = WaitClass::FutexWait;
+                link.object = Object::Inside(wait.thread.pid);
+                link.by_clock = false;
                 None
             }
             // A timeout of its own is a sleep, whatever it waits with.

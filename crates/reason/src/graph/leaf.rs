@@ -4,7 +4,7 @@
 
 use crate::facts::{Ns, ThreadRef};
 use crate::model::object::Object;
-use crate::waits::WaitClass;
+use crate::waits::{WaitClass, unit_job};
 use std::sync::Arc;
 
 /// One link: who did what, on what, when.
@@ -117,7 +117,10 @@ impl Leaf {
         let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
-        let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
+        // A process whose unit is to start may well wait for its own clients by then.
+        let in_a_job = link.because == Some(unit_job::BECAUSE);
+        let inside =
+            matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps && !in_a_job;
         // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
         // reads on when its user wants more.
         let root = self.root();

@@ -25,6 +25,8 @@ pub enum Next {
     OwnClock,
     /// A goroutine of its own stands: what for.
     Goroutine(Stands),
+    /// Nobody's thread: something inside of the process itself, by its own word.
+    Inside,
     /// Nobody that could be seen.
     Nobody,
 }

@@ -371,9 +371,12 @@ fn awaited(
         | Next::Answer(_, thread) => {
             known.get(&graph.model.threads.key(&thread)).copied().filter(|other| *other != line)
         }
-        Next::Question(_) | Next::Peer(_) | Next::Goroutine(_) | Next::OwnClock | Next::Nobody => {
-            None
-        }
+        Next::Question(_)
+        | Next::Peer(_)
+        | Next::Goroutine(_)
+        | Next::OwnClock
+        | Next::Inside
+        | Next::Nobody => None,
     }
 }
 

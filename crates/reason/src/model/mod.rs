@@ -135,6 +135,12 @@ impl Model {
             Body::Goroutines(it) => self.stacks.push(at, it),
             Body::MonitorWaits(it) => self.stacks.push(at, it),
             Body::SessionWait(it) => self.stacks.push(at, it),
+            Body::UnitJobs(it) => {
+                for process in it.jobs.iter().flat_map(|job| &job.processes) {
+                    self.threads.name(process);
+                }
+                self.stacks.unit_jobs.push((at, it));
+            }
 
             Body::Endpoint(it) => {
                 self.called.learn(&it.object);

@@ -1,4 +1,4 @@
-//! Where threads stood, in the kernel and in their programs, and what was read of the locks inside programs.
+//! Where threads stood, in the kernel and in their programs, and what was read of the locks and jobs inside programs.
 //!
 //! Must not: say what a function means (the waits room).
 
@@ -21,6 +21,8 @@ pub struct Stacks {
     pub(crate) monitor_waits: HashMap<u32, Series<MonitorWaits>>,
     /// What processes of databases waited for inside the server, by process, every reading.
     pub(crate) session_waits: HashMap<u32, Series<SessionWait>>,
+    /// Jobs of managers, every reading.
+    pub(crate) unit_jobs: Series<UnitJobs>,
 }
 
 impl Stacks {

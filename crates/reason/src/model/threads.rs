@@ -161,10 +161,7 @@ impl Threads {
     /// known, or are of another process that had the number.
     pub fn words(&self, thread: &ThreadRef) -> Vec<&str> {
         // Of a thread that is not the first the start is its own.
-        let is_it = |known: &ThreadRef| {
-            let starts = [thread.start_ns, known.start_ns];
-            thread.tid != thread.pid || starts.contains(&0) || starts[0] == starts[1]
-        };
+        let is_it = |known: &ThreadRef| thread.tid != thread.pid || self.is_same(thread, known);
         let executed = self.executed(thread.pid).filter(|exec| is_it(&exec.thread));
         if let Some(exec) = executed.filter(|exec| !exec.words.is_empty()) {
             return exec.words.iter().map(String::as_str).collect();

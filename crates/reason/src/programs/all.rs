@@ -8,13 +8,13 @@ use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
     command_line, cpython, cxx, erlang, git, go, java, libc, mariadb, node, perl, pgbouncer, php,
-    postgres, redis, ruby, rust, shell, tools,
+    postgres, redis, ruby, rust, shell, systemd, tools,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 19] = [
+pub(super) static ALL: [&Program; 20] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
@@ -33,6 +33,7 @@ pub(super) static ALL: [&Program; 19] = [
     &libc::LIBC,
     &git::GIT,
     &shell::SHELL,
+    &systemd::SYSTEMD,
     &tools::TOOLS,
 ];
 

@@ -36,6 +36,7 @@ mod runtimes;
 mod rust;
 mod session;
 mod shell;
+pub mod systemd;
 mod tools;
 
 pub use all::{

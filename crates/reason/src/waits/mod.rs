@@ -25,6 +25,7 @@ pub mod session_wait;
 mod slept_on;
 pub mod span;
 pub mod timeline;
+pub mod unit_job;
 pub mod user_stack;
 
 pub use classify::{classify, classify_ended, lock_caller};

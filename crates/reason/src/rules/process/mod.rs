@@ -33,6 +33,7 @@ pub(crate) mod tasks_trend;
 pub(crate) mod timezone_stat;
 pub(crate) mod traced;
 pub(crate) mod tty_blocked;
+pub(crate) mod unit_job;
 pub(crate) mod vfork_exec;
 pub(crate) mod who_talks;
 pub(crate) mod zombie;
@@ -57,6 +58,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &spin::RULE,
     &crypto_bound::RULE,
     &vfork_exec::RULE,
+    &unit_job::RULE,
     &socket_peer::RULE,
     &tasks_trend::RULE,
     &descriptor_trend::RULE,

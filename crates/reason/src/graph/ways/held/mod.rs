@@ -3,6 +3,7 @@
 //! Lock tables, words of futexes, descriptors at the other end, children, the kernel's own services; then the waker; then what only leaves
 //! one. Must not: follow a thread that waits for the next event (owed/).
 
+mod bus_activation;
 pub(in crate::graph) mod child;
 mod connection;
 mod ended_thread;
@@ -35,6 +36,7 @@ use crate::waits::timeline::WaitSpan;
 /// In order: the first that finds somebody is it.
 pub static LADDER: &[&Way] = &[
     &nfs_lock::WAY,
+    &bus_activation::WAY,
     &session_table::WAY,
     &lock_table::WAY,
     &polled_lock::WAY,

@@ -23,6 +23,7 @@ mod person;
 mod polled;
 mod session_lock;
 mod unanswered;
+mod unit_job;
 mod woken_by;
 
 use super::way::Way;
@@ -30,6 +31,7 @@ use super::way::Way;
 /// In order: the first that finds somebody is it.
 pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
+    &unit_job::WAY,
     &inside_server::WAY,
     &open_question::WAY,
     &woken_by::WAY,

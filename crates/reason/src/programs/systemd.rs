@@ -1,0 +1,235 @@
+//! systemd: the manager of units, the command that asks it, the buses that such questions go over, and its manager of devices.
+//!
+//! What a command waits for stands in its words; what a job waits for, in the detailed state of its unit, by the names of org.freedesktop.systemd1(5)
+//! and of the sources (basic/unit-def.c), read of 252. Must not: choose among jobs (waits/unit_job.rs). Edit together: facts/unit_job.rs.
+
+use super::command_line::command;
+use super::program::Program;
+use crate::facts::UnitJob;
+use crate::model::words;
+
+/// See the head of the file.
+pub(super) static SYSTEMD: Program = Program {
+    names: &["systemd"],
+    question: Some(|_, _| format!("{ASKS} list-jobs --after")),
+    ..Program::UNKNOWN
+};
+
+/// The command that asks a manager.
+const ASKS: &str = "systemctl";
+
+/// Its verbs that wait for jobs of the units behind them.
+const OF_UNITS: &[&str] = &[
+    "condrestart",
+    "disable",
+    "enable",
+    "force-reload",
+    "isolate",
+    "mask",
+    "reenable",
+    "reload",
+    "reload-or-restart",
+    "restart",
+    "start",
+    "stop",
+    "try-reload-or-restart",
+    "try-restart",
+];
+/// Its verbs that wait for whatever jobs there are, or for those of a unit that they do not name.
+const OF_ANY: &[&str] = &[
+    "default",
+    "emergency",
+    "exit",
+    "halt",
+    "is-system-running",
+    "kexec",
+    "poweroff",
+    "reboot",
+    "rescue",
+    "soft-reboot",
+];
+
+/// What a command waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AsksFor<'w> {
+    /// Jobs of these units.
+    Units(Vec<&'w str>),
+    /// The job of one unit, which it does not name.
+    Unnamed,
+    /// Any job.
+    Any,
+}
+
+/// What a process of these words waits for, if it is the command that asks a manager; of options and their values nothing is taken.
+pub fn asks_for<'w>(words: &[&'w str]) -> Option<AsksFor<'w>> {
+    let (first, rest) = words.split_first()?;
+    match command(first) {
+        ASKS => {}
+        // The unit is made by it.
+        "systemd-run" => return Some(AsksFor::Unnamed),
+        _ => return None,
+    }
+    let at = rest.iter().position(|word| OF_UNITS.contains(word) || OF_ANY.contains(word))?;
+    let named = rest.iter().skip(at + 1).copied().filter(|word| !word.starts_with('-'));
+    let units: Vec<&str> = named.collect();
+    // A pattern, or a path of which the unit has another name.
+    let is_other = |unit: &&str| unit.contains(['*', '?', '[', '/']);
+    let any = OF_ANY.contains(&rest[at]) || units.is_empty() || units.iter().any(is_other);
+    Some(if any { AsksFor::Any } else { AsksFor::Units(units) })
+}
+
+/// Whether a process of this name hands messages on between others.
+pub fn is_bus(process: &str) -> bool {
+    matches!(process, "dbus-daemon" | "dbus-broker")
+}
+
+/// Whether a process of these words waits until the manager of devices has nothing more to do.
+pub fn settles(words: &[&str]) -> bool {
+    words.first().is_some_and(|first| command(first) == "udevadm") && words.contains(&"settle")
+}
+
+/// The kind of a job that is an event of a device.
+pub const EVENT: &str = "event";
+
+/// What a job is called.
+pub fn job(job: &UnitJob) -> String {
+    match job.kind.as_str() {
+        EVENT => format!("the event ({}) of {}", job.state, job.unit()),
+        "verify-active" => format!("the start of {}", job.unit()),
+        kind => format!("the {kind} of {}", job.unit()),
+    }
+}
+
+/// What the process has not done that a running job waits for; without a process, what else it waits for.
+pub fn owes(job: &UnitJob) -> &'static str {
+    let stops = |state: &str| state.ends_with("sigterm");
+    match (job.sub_state(), job.service_type.as_str()) {
+        _ if job.processes.is_empty() && job.unit().ends_with(".device") => {
+            "the device has not appeared"
+        }
+        (state, _) if state.starts_with("auto-restart") => {
+            "it is to be started again, after its RestartSec="
+        }
+        _ if job.processes.is_empty() => "no process of it is known that it waits for",
+        ("start", "notify" | "notify-reload") => "has not said READY=1 (Type=notify)",
+        ("start", "forking") => "has not gone to the background (Type=forking)",
+        ("start", "dbus") => "has not taken its name on the bus (Type=dbus)",
+        ("start", "oneshot") => "has not ended (Type=oneshot)",
+        ("condition", _) => "is its ExecCondition= and has not ended",
+        ("start-pre", _) => "is its ExecStartPre= and has not ended",
+        ("start-post", _) => "is its ExecStartPost= and has not ended",
+        ("reload", _) => "is its ExecReload= and has not ended",
+        ("reload-signal" | "reload-notify", _) => "has not said READY=1 after its reload",
+        ("stop", _) => "is its ExecStop= and has not ended",
+        ("stop-post", _) => "is its ExecStopPost= and has not ended",
+        (state, _) if stops(state) => "was asked to end by SIGTERM and has not",
+        _ => "has not ended",
+    }
+}
+
+/// The setting that ends the state that a job is in.
+pub fn timeout(job: &UnitJob) -> &'static str {
+    match job.unit().ends_with(".service") {
+        true if is_stopping(job.sub_state()) => "TimeoutStopSec=",
+        true => "TimeoutStartSec=",
+        false if job.unit().ends_with(".device") => "JobRunningTimeoutSec=",
+        false => "TimeoutSec=",
+    }
+}
+
+fn is_stopping(sub_state: &str) -> bool {
+    sub_state.starts_with("stop") || sub_state.starts_with("final")
+}
+
+/// What can be asked about a job, and the commands that do.
+pub fn questions(job: &UnitJob, of_user: bool) -> Vec<(&'static str, String)> {
+    let unit = words::shell(job.unit());
+    if job.kind == EVENT {
+        let by = if job.unit().starts_with("/dev/") { "-n" } else { "-p" };
+        let program = job.processes.first().map_or("RUN", |it| &it.comm);
+        let rules = format!(
+            "grep -rn {} /etc/udev/rules.d /run/udev/rules.d /usr/lib/udev/rules.d",
+            words::shell(program)
+        );
+        return vec![
+            ("see which rule runs it", rules),
+            ("see what is known of the device", format!("udevadm info -q all {by} {unit}")),
+        ];
+    }
+    let user = if of_user { " --user" } else { "" };
+    let mut all = vec![
+        ("see what it has logged", format!("journalctl{user} -b -n 50 --no-pager -u {unit}")),
+        ("see its state and its processes", format!("{ASKS}{user} status {unit}")),
+    ];
+    if job.sub_state() == "start" {
+        let text = "see what counts as its start (Type=), and have the service do that";
+        all.push((text, format!("{ASKS}{user} cat {unit}")));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Option<AsksFor<'_>> {
+        asks_for(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_command_waits_for_the_units_that_it_names() {
+        let units = |units: &[&'static str]| Some(AsksFor::Units(units.to_vec()));
+        assert_eq!(asked("systemctl start web"), units(&["web"]));
+        assert_eq!(
+            asked("/usr/bin/systemctl --no-ask-password -q restart a.service b.timer"),
+            units(&["a.service", "b.timer"])
+        );
+        assert_eq!(
+            asked("systemctl --job-mode fail isolate rescue.target"),
+            units(&["rescue.target"])
+        );
+        assert_eq!(asked("systemctl stop web*"), Some(AsksFor::Any));
+        assert_eq!(asked("systemctl start /mnt/x"), Some(AsksFor::Any));
+        assert_eq!(asked("systemctl is-system-running --wait"), Some(AsksFor::Any));
+        assert_eq!(asked("systemctl status web"), None, "it waits for no job");
+        assert_eq!(asked("systemd-run --wait ls"), Some(AsksFor::Unnamed));
+        assert_eq!(asked("less start web"), None);
+        assert_eq!(asks_for(&[]), None);
+    }
+
+    fn of(unit: &str, state: &str, service_type: &str) -> UnitJob {
+        UnitJob {
+            names: vec![unit.into()],
+            state: state.into(),
+            service_type: service_type.into(),
+            processes: vec![Default::default()],
+            ..UnitJob::default()
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_unit_says_what_its_process_owes_and_what_ends_that() {
+        let service = |state, kind| of("a.service", state, kind);
+        let start = service("activating/start", "notify");
+        assert_eq!(owes(&start), "has not said READY=1 (Type=notify)");
+        assert_eq!(timeout(&start), "TimeoutStartSec=");
+        let before = service("activating/start-pre", "notify");
+        assert_eq!(owes(&before), "is its ExecStartPre= and has not ended");
+        let last = service("deactivating/final-sigterm", "simple");
+        assert_eq!(owes(&last), "was asked to end by SIGTERM and has not");
+        assert_eq!(timeout(&last), "TimeoutStopSec=");
+        let device = UnitJob { processes: Vec::new(), ..of("dev-sdz.device", "inactive/dead", "") };
+        assert_eq!(owes(&device), "the device has not appeared");
+        assert_eq!(timeout(&device), "JobRunningTimeoutSec=");
+    }
+
+    #[test]
+    fn a_hostile_name_of_a_unit_stays_one_word_of_a_command() {
+        let asked = questions(&of("a;reboot.service", "activating/start", ""), true);
+        assert_eq!(asked.len(), 3);
+        assert_eq!(asked[1].1, "systemctl --user status 'a;reboot.service'");
+        let event = UnitJob { kind: EVENT.into(), ..of("/dev/a b", "add", "") };
+        assert_eq!(job(&event), "the event (add) of /dev/a b");
+        assert_eq!(questions(&event, false)[1].1, "udevadm info -q all -n '/dev/a b'");
+    }
+}
