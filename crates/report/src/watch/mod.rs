@@ -180,8 +180,8 @@ struct Watch {
     figures: Figures,
     alive: Alive,
     unwritten: u64,
-    /// One window in so many is looked at.
-    every: u32,
+    /// It rests now and then, to stay within the budget.
+    rests: bool,
 }
 
 /// Watches until a signal ends it.
@@ -210,7 +210,7 @@ fn run(named: Named) -> Result<(), Failure> {
         figures: Figures::default(),
         alive: Alive::default(),
         unwritten: 0,
-        every: 1,
+        rests: false,
     };
     watch.outputs.set(Wanted::all(&watch.settings));
     let watched = watch.windows();
@@ -224,7 +224,7 @@ impl Watch {
             let mut windows = self.start()?;
             self.ready();
             let mut has_loaded = true;
-            let every = loop {
+            let rest = loop {
                 windows.set_seconds(self.length().as_secs_f64());
                 windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
@@ -236,19 +236,20 @@ impl Watch {
                 let Some(looked) = looked else { return Ok(()) };
                 let (seconds, spent) = self.window(looked);
                 self.asked_for(is_asked)?;
-                if !std::mem::take(&mut has_loaded) {
-                    let before = (self.pace.least_wait_ns(), self.length());
-                    let every = self.pace.take(seconds, spent, self.settings.budget_percent);
-                    self.say_level(before);
-                    self.say_pace(every);
-                    if every > 1 {
-                        break every;
-                    }
+                if std::mem::take(&mut has_loaded) {
+                    self.pace.loaded(seconds, spent);
+                    continue;
+                }
+                let before = (self.pace.least_wait_ns(), self.length());
+                let rest = self.pace.take(seconds, spent, self.settings.budget_percent);
+                self.say_level(before);
+                if let Some(rest) = rest {
+                    break rest;
                 }
             };
             // Nothing is attached while nothing is looked at.
             drop(windows);
-            self.rest(every);
+            self.rest(rest);
         }
         Ok(())
     }
@@ -403,16 +404,14 @@ impl Watch {
     }
 
     /// Says from which length on waits are reported now, and how long windows are, if that has changed.
-    fn say_level(&self, before: (u64, Duration)) {
+    fn say_level(&mut self, before: (u64, Duration)) {
         let (least_ns, length) = (self.pace.least_wait_ns(), self.length());
         if (least_ns, length) == before {
             return;
         }
-        let took = format!(
-            "looking took {:.1} % of a CPU, of {} % that it may",
-            self.pace.decided_percent(),
-            self.settings.budget_percent
-        );
+        // At another level it is another look, which may fit.
+        self.rests = false;
+        let took = self.took();
         let window = figures::seconds(length.as_secs_f64());
         say(&match least_ns {
             _ if length != before.1 => format!("{took}: windows are of {window} now"),
@@ -424,33 +423,31 @@ impl Watch {
         });
     }
 
-    /// Says when it begins to rest, or to rest for another time, and when it looks at each window again.
-    fn say_pace(&mut self, every: u32) {
-        if every == std::mem::replace(&mut self.every, every) {
-            return;
+    /// Looks at nothing for so long.
+    fn rest(&mut self, length: Duration) {
+        if !std::mem::replace(&mut self.rests, true) {
+            say(&format!(
+                "{}: from now on it rests now and then, this time for {}",
+                self.took(),
+                figures::seconds(length.as_secs_f64())
+            ));
         }
-        let took = format!(
-            "looking took {:.1} % of a CPU, of {} % that it may",
-            self.pace.percent(),
-            self.settings.budget_percent
-        );
-        say(&match every {
-            1 => format!("{took}: each window is looked at again"),
-            every => format!("{took}: from now on one window in {every} is looked at"),
-        });
-    }
-
-    /// Looks at nothing until the next window that the budget allows.
-    fn rest(&mut self, every: u32) {
-        // Two windows are looked at in a row: one that loads, and one that shows what looking takes now.
-        let left_out = 2 * (every - 1);
-        self.figures.left_out(left_out.into());
-        let length = self.length() * left_out;
+        let left_out = length.as_secs_f64() / self.length().as_secs_f64();
+        self.figures.left_out(left_out.round() as u64);
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
             std::thread::sleep(Duration::from_millis(200));
             self.alive.tick();
         }
+    }
+
+    /// What looking took, by which it was decided.
+    fn took(&self) -> String {
+        format!(
+            "looking took {:.1} % of a CPU, of {} % that it may",
+            self.pace.decided_percent(),
+            self.settings.budget_percent
+        )
     }
 
     fn say_failures(&mut self, at_unix_ns: u64, host: &ReportHost) {

@@ -1,24 +1,25 @@
-//! Holds what looking takes within its budget: beyond it, first short waits are only counted, then windows get longer, then one window in N
-//! is looked at, and less is taken by itself.
+//! Holds what looking takes within its budget: beyond it, first short waits are only counted, then windows get longer, then it rests now and
+//! then, and less is taken by itself.
 //!
 //! Price is CPU time of the process and of its kernel programs, over the last minute that was looked at in the same way. What loading
-//! the programs takes is no price of a look that goes on: the first window after it is not counted, or who has rested once would rest
-//! for ever. A fault of a moment is lost with a window that nobody looked at, hardly with waits of some milliseconds, and not at all in a
-//! longer window, whose end is half of the price on a busy host: so those go first. Pure.
+//! the programs takes decides nothing: the first window after it is not counted for that, or who has rested once would rest for ever. A fault of a
+//! moment is lost in a rest, hardly with waits of some milliseconds, and not at all in a longer window, whose end is a good part of the price: so
+//! those go first. Whoever takes a little too much rests a little: one window in two, as it was, lost half of what happens for a tenth too
+//! much, and to load the programs for each took more than a window does. Pure.
 //!
-//! Rejected: windows left out as the second step (to load the programs anew takes as much as a window does).
+//! Edit together: docs/watch.md.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Over so much time the price is taken.
 const SPAN_SECONDS: f64 = 60.0;
-/// At least one window in so many is looked at.
-const EVERY_MAX: u32 = 30;
-/// What of the waits is reported, nanoseconds, and how many times as long a window is: all that can be, then ever longer waits, then ever
+/// A stretch of looking with the rest after it: one that is seldom loaded, and that leaves nothing alone for longer.
+const ROUND_SECONDS: f64 = 600.0;
+/// What of the waits is reported, nanoseconds, and how many times as long a window is: all that can be, then ever longer waits, then
 /// longer windows. The longest wait is a fraction of the shortest moment that counts (reason's measure/moment.rs).
-const LEVELS: [(u64, u32); 6] =
-    [(0, 1), (4_000_000, 1), (16_000_000, 1), (64_000_000, 1), (64_000_000, 2), (64_000_000, 4)];
+const LEVELS: [(u64, u32); 5] =
+    [(0, 1), (4_000_000, 1), (16_000_000, 1), (64_000_000, 1), (64_000_000, 2)];
 /// No window is made longer than this: what is said comes at its end.
 const WINDOW_MAX: Duration = Duration::from_secs(60);
 /// More is reported again once looking took less than this part of what it may.
@@ -29,6 +30,8 @@ const SPARE: f64 = 0.4;
 pub(super) struct Pace {
     /// Length and price of the last windows.
     windows: VecDeque<(f64, f64)>,
+    /// The same of all since the programs were loaded, what that took included, or since the level changed.
+    stretch: (f64, f64),
     /// Index of [`LEVELS`].
     level: usize,
     /// By which price it was last decided, in percent of a CPU.
@@ -36,8 +39,19 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Takes a window that was looked at; one window in how many is to be looked at now.
-    pub(super) fn take(&mut self, seconds: f64, spent_seconds: f64, budget_percent: f64) -> u32 {
+    /// Takes the first window after the programs were loaded.
+    pub(super) fn loaded(&mut self, seconds: f64, spent_seconds: f64) {
+        self.stretch = (seconds, spent_seconds);
+    }
+
+    /// Takes a further window; for how long nothing is to be looked at now, if it is to rest.
+    pub(super) fn take(
+        &mut self,
+        seconds: f64,
+        spent_seconds: f64,
+        budget_percent: f64,
+    ) -> Option<Duration> {
+        self.stretch = (self.stretch.0 + seconds, self.stretch.1 + spent_seconds);
         self.windows.push_back((seconds, spent_seconds));
         while self.windows.len() > 1 && self.seconds() - self.windows[0].0 >= SPAN_SECONDS {
             self.windows.pop_front();
@@ -46,23 +60,34 @@ impl Pace {
         self.decided_percent = percent;
         if percent > budget_percent && self.level + 1 < LEVELS.len() {
             self.go_to(self.level + 1);
-            return 1;
+            return None;
         }
         if self.seconds() < SPAN_SECONDS {
-            return 1;
+            return None;
         }
         if percent < SPARE * budget_percent && self.level > 0 {
             self.go_to(self.level - 1);
-            return 1;
+            return None;
         }
-        let every = (percent / budget_percent).ceil();
-        // What cannot be compared looks at each.
-        if every > 1.0 { every.min(f64::from(EVERY_MAX)) as u32 } else { 1 }
+        self.rest(percent, budget_percent)
+    }
+
+    /// Until what was taken in this stretch is no more than it may be of all the time.
+    fn rest(&self, percent: f64, budget_percent: f64) -> Option<Duration> {
+        let (seconds, spent) = self.stretch;
+        // What cannot be compared looks all the time.
+        let is_beyond = percent > budget_percent;
+        if !is_beyond || seconds < (ROUND_SECONDS * budget_percent / percent).max(SPAN_SECONDS) {
+            return None;
+        }
+        let rest = (100.0 * spent / budget_percent - seconds).clamp(0.0, ROUND_SECONDS);
+        Some(Duration::from_secs_f64(rest)).filter(|rest| !rest.is_zero())
     }
 
     fn go_to(&mut self, level: usize) {
         self.level = level;
         self.windows.clear();
+        self.stretch = (0.0, 0.0);
     }
 
     /// Shorter waits are only counted.
@@ -81,7 +106,7 @@ impl Pace {
     }
 
     /// Share of one CPU, in percent.
-    pub(super) fn percent(&self) -> f64 {
+    fn percent(&self) -> f64 {
         let spent: f64 = self.windows.iter().map(|(_, spent)| spent).sum();
         100.0 * spent / self.seconds().max(f64::MIN_POSITIVE)
     }
@@ -95,56 +120,80 @@ impl Pace {
 mod tests {
     use super::*;
 
-    #[test]
-    fn beyond_the_budget_short_waits_go_first_then_windows_and_both_come_back() {
-        let mut pace = Pace::default();
-        for _ in 0..10 {
-            assert_eq!(pace.take(10.0, 0.15, 2.0), 1);
+    const WINDOW: Duration = Duration::from_secs(10);
+    const BUDGET: f64 = 2.0;
+
+    /// Windows of as long as is wanted, each of which takes so much of a second, and as much at its end: how long was looked, and how long
+    /// rested.
+    fn watched(pace: &mut Pace, windows: usize, share: f64, end: f64) -> (f64, f64) {
+        const LOADING: f64 = 0.3;
+        let (mut looked, mut rested) = (0.0, 0.0);
+        let mut has_loaded = true;
+        for _ in 0..windows {
+            let seconds = pace.length_of(WINDOW).as_secs_f64();
+            let spent = seconds * share + end;
+            looked += seconds;
+            if std::mem::take(&mut has_loaded) {
+                pace.loaded(seconds, spent + LOADING);
+                continue;
+            }
+            if let Some(rest) = pace.take(seconds, spent, BUDGET) {
+                rested += rest.as_secs_f64();
+                has_loaded = true;
+            }
         }
-        assert_eq!(pace.least_wait_ns(), 0);
-        let mut least = Vec::new();
-        let every: Vec<u32> = (0..20)
-            .map(|_| {
-                let every = pace.take(10.0, 0.9, 2.0);
-                least.push(pace.least_wait_ns());
-                every
-            })
-            .collect();
-        least.dedup();
-        assert_eq!(least, [4_000_000, 16_000_000, 64_000_000]);
-        assert_eq!(pace.length_of(Duration::from_secs(10)), Duration::from_secs(40));
-        assert_eq!(every.last(), Some(&5), "{every:?}");
-        assert!(every[..8].iter().all(|every| *every == 1), "{every:?}");
-        let every: Vec<u32> = (0..40).map(|_| pace.take(10.0, 0.05, 2.0)).collect();
-        assert_eq!((every.last(), pace.least_wait_ns()), (Some(&1), 0), "{every:?}");
-        assert_eq!(pace.length_of(Duration::from_secs(10)), Duration::from_secs(10));
+        (looked, rested)
     }
 
     #[test]
-    fn longer_windows_come_before_windows_that_are_left_out() {
+    fn what_fits_is_looked_at_all_the_time() {
         let mut pace = Pace::default();
-        // Each window costs as much at its end as ten seconds of it do.
-        let mut all = Vec::new();
-        for _ in 0..30 {
-            let length = pace.length_of(Duration::from_secs(10));
-            let every = pace.take(length.as_secs_f64(), 0.12 + 0.012 * length.as_secs_f64(), 2.0);
-            all.push((length.as_secs(), every));
+        assert_eq!(watched(&mut pace, 100, 0.015, 0.0).1, 0.0);
+        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW)), (0, WINDOW));
+    }
+
+    #[test]
+    fn short_waits_go_first_then_windows_are_longer_then_it_rests_and_all_come_back() {
+        let mut pace = Pace::default();
+        let mut levels = Vec::new();
+        for _ in 0..20 {
+            let _ = pace.take(pace.length_of(WINDOW).as_secs_f64(), 0.9, 1.0);
+            levels.push((pace.least_wait_ns() / 1_000_000, pace.length_of(WINDOW).as_secs()));
         }
-        assert_eq!(all.last(), Some(&(20, 1)), "{all:?}");
-        assert!(all.iter().all(|(_, every)| *every == 1), "{all:?}");
+        levels.dedup();
+        assert_eq!(levels, [(4, 10), (16, 10), (64, 10), (64, 20)]);
+        let _ = watched(&mut pace, 60, 0.005, 0.0);
+        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW)), (0, WINDOW));
+    }
+
+    #[test]
+    fn longer_windows_may_be_enough() {
+        let mut pace = Pace::default();
+        let (_, rested) = watched(&mut pace, 60, 0.014, 0.08);
+        assert_eq!((pace.length_of(WINDOW).as_secs(), rested), (20, 0.0));
         assert_eq!(pace.length_of(Duration::from_secs(50)), Duration::from_secs(60));
         assert_eq!(pace.length_of(Duration::from_secs(90)), Duration::from_secs(90));
     }
 
     #[test]
+    fn whoever_takes_a_little_too_much_rests_a_little_and_stays_within_the_budget() {
+        for (share, part) in [(0.021, 0.9), (0.025, 0.75), (0.2, 0.08)] {
+            let mut pace = Pace::default();
+            let _ = watched(&mut pace, 30, share, 0.0);
+            let (looked, rested) = watched(&mut pace, 400, share, 0.0);
+            let is = looked / (looked + rested);
+            assert!((part..part + 0.1).contains(&is), "{share}: {is}");
+            assert!(looked * share <= (looked + rested) * BUDGET / 100.0 * 1.1, "{share}");
+        }
+    }
+
+    #[test]
     fn what_just_fits_stays_as_it_is() {
         let mut pace = Pace::default();
-        pace.take(10.0, 0.9, 2.0);
+        let _ = pace.take(10.0, 0.9, BUDGET);
         let least = pace.least_wait_ns();
         assert!(least > 0);
-        for _ in 0..30 {
-            assert_eq!(pace.take(10.0, 0.15, 2.0), 1);
-        }
+        assert_eq!(watched(&mut pace, 30, 0.015, 0.0).1, 0.0);
         assert_eq!(pace.least_wait_ns(), least);
     }
 }

@@ -191,7 +191,7 @@ impl Settings {
              window = \"{}\"\n\n\
              # Windows held in memory: about 50 KB for each on a quiet host, 1 MB on a busy one.\n\
              memory = \"{}\"\n\n\
-             # Share of one CPU that looking may take over a minute, in percent. Beyond it short waits are only counted, then one window in N is looked at.\n\
+             # Share of one CPU that looking may take over a minute, in percent. Beyond it short waits are only counted, then windows are longer, then it rests now and then.\n\
              budget_percent = {}\n\n\
              # Where state is written: the ring, the findings of each day, what is open.\n\
              state = {}\n\n\
