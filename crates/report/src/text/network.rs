@@ -171,7 +171,11 @@ fn queue_words(queue: &Queue) -> String {
 }
 
 fn drops(net: &Network, rows: impl Fn(usize) -> usize, verbose: bool, page: &mut Page) {
-    let words = ["Packets that this host dropped", "Nothing was dropped.", "Drops were not seen."];
+    let words = [
+        "Packets that this host dropped",
+        "No packet was seen to be dropped.",
+        "Whether packets were dropped was not seen.",
+    ];
     let all = begun(&net.drops, words, page);
     let shown = rows(all.len());
     if shown > 0 {
