@@ -17,7 +17,9 @@ const NUD_FAILED: u16 = 0x20;
 
 /// Rows, the longest failed first; none if neighbours could not be asked for.
 pub(super) fn neighbours(model: &Model, waiting: &Waiting<'_>) -> Option<Vec<Neighbour>> {
-    if model.net.links.is_empty() && model.net.next_hops.is_empty() {
+    // Whose next hops to ask for is known by the sockets that somebody waits on.
+    let is_asked = model.look.host.kernel_events && !model.net.links.is_empty();
+    if !is_asked && model.net.next_hops.is_empty() {
         return None;
     }
     let mut rows: Vec<Neighbour> =

@@ -144,6 +144,10 @@ fn a_table_that_was_not_read_is_none_and_says_so() {
     let net = of(vec![fact(Body::Blind(blind))]);
     assert!(net.drops.is_none() && net.not_read.iter().any(|it| it.table == "drops"));
     assert_eq!(of(vec![]).drops, Some(vec![]));
+    let mut facts = vec![link("", "eth0", 0, &[])];
+    assert_eq!(of(facts.clone()).neighbours, Some(vec![]));
+    facts.push(fact(Body::Host(Host::default())));
+    assert_eq!(of(facts).neighbours, None);
 }
 
 #[test]

@@ -49,8 +49,8 @@ pub(super) fn unread(model: &Model) -> Vec<NotRead> {
         }
     }
     if !model.look.host.kernel_events {
-        let text = "open descriptors are not read without kernel events: only sockets that somebody was seen to wait on are there";
-        add(SOCKETS, text.into());
+        add(SOCKETS, "open descriptors are not read without kernel events".into());
+        add(NEIGHBOURS, "who waits for which address is not known without kernel events".into());
     } else if model.held.endpoints.is_empty() {
         add(SOCKETS, "no open descriptors were read".into());
     }
