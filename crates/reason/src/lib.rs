@@ -14,4 +14,6 @@ pub mod rules;
 pub mod threshold;
 pub mod waits;
 
-pub use answer::{Beside, Explained, explain, explain_beside, explain_model, look_at_model};
+pub use answer::{
+    Beside, Explained, explain, explain_beside, explain_model, look_at_model, network_of_model,
+};

@@ -14,6 +14,7 @@ mod flags;
 mod job;
 mod main_loop;
 mod mcp;
+mod net;
 mod output;
 mod page;
 mod progress;

@@ -109,6 +109,23 @@ pub(crate) fn look(
     record: Option<&Path>,
     wanted: holdup_reason::Beside,
 ) -> Result<Looked, Failure> {
+    let Observed { model, command_status, unrecorded } = observe(aim, seconds, record)?;
+    Ok(Looked { answered: explain(model, wanted), command_status, unrecorded })
+}
+
+/// The facts of a look at this host.
+pub(crate) fn facts_of_host(seconds: f64) -> Result<Model, Failure> {
+    Ok(observe(Aim::Host, Some(seconds), None)?.model)
+}
+
+/// The facts of a look, and what came of the rest of it.
+struct Observed {
+    model: Model,
+    command_status: Option<i32>,
+    unrecorded: Option<Failure>,
+}
+
+fn observe(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Observed, Failure> {
     if let Aim::Command(words) = &aim {
         find_command(words)?;
     }
@@ -143,7 +160,7 @@ pub(crate) fn look(
     let command_status = is_command.then(|| session.exit_status().unwrap_or(0));
     let Collected { model, recorded } = collected?;
     let unrecorded = recorded.and_then(Result::err).map(Failure::from);
-    Ok(Looked { answered: explain(model, wanted), command_status, unrecorded })
+    Ok(Observed { model, command_status, unrecorded })
 }
 
 /// Answers from a recording.
@@ -185,7 +202,7 @@ pub(crate) fn open(file: &Path) -> Result<Reader, Failure> {
 }
 
 /// All facts of a recording, for whom it is to answer.
-fn facts_of(file: &Path, aim: &Aim) -> Result<Model, Failure> {
+pub(crate) fn facts_of(file: &Path, aim: &Aim) -> Result<Model, Failure> {
     let mut reader = open(file)?;
     let mut model = collect::<File>(&mut reader, None, &mut || ())?.model;
     narrow(&mut model, aim).map_err(|why| not_in(file, &why.to_string()))?;

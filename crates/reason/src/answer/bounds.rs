@@ -46,6 +46,12 @@ pub const CARD_MAX: usize = 64;
 pub const PARTS_MAX: usize = 24 + 48;
 /// Ends, parts, findings of a comparison, what changed first.
 pub const COMPARED_MAX: usize = 200;
+/// Rows of each table of the network.
+pub const ROWS_MAX: usize = 256;
+/// Queueing disciplines of an interface.
+pub const QUEUES_MAX: usize = 32;
+/// Flows of a kind of drop.
+pub const FLOWS_MAX: usize = 16;
 /// Cuts themselves: fewer than there are lists.
 pub const LEFT_OUT_MAX: usize = 8_192;
 

@@ -16,6 +16,7 @@ pub mod export;
 mod kernel_log;
 mod listening;
 mod naming;
+pub mod network;
 mod one_by_one;
 mod own;
 pub mod picture;
@@ -38,10 +39,12 @@ use caveats::caveats;
 use export::Export;
 use export::path::OfPath;
 use naming::{add_workload, link, victim};
+use network::{Network, Pieces};
 use picture::Picture;
 use picture::gather::Gathered;
 pub use report::*;
 use saved::Saved;
+use std::collections::BTreeSet;
 use verdict::Origin;
 
 /// Explains a look.
@@ -107,6 +110,20 @@ pub fn look_at_model(model: &mut Model) -> compare::Look {
     let objects: Vec<Object> = named.iter().map(|(_, _, object)| object.clone()).collect();
     let Judged { report, claims, .. } = judge(&measures, named);
     compare::Look::of(&measures, report, &claims, &objects)
+}
+
+/// The tables of the network of a look, joined with who waits.
+pub fn network_of_model(model: &mut Model) -> Network {
+    model.finish();
+    let timelines = Timelines::take(model);
+    let mut pieces = Pieces::default();
+    let measures = Measures::watched(model, &timelines, &mut |lost| pieces.add(lost));
+    let (mut findings, mut claimed) = (Vec::new(), BTreeSet::new());
+    for (finding, claims, _) in named(&measures) {
+        findings.push(finding);
+        claimed.extend(claims.iter().map(|claim| claim.end));
+    }
+    network::network(&measures, pieces, &claimed, &findings)
 }
 
 /// A finding, what it claims, and what it is about.

@@ -32,9 +32,15 @@ const BY_FUNCTION: [(&str, &str); 4] = [
 ];
 
 fn is_for(drops: &PacketDrops, reason: &str) -> bool {
+    self::reason(drops) == reason
+}
+
+/// Why packets were dropped: the kernel's word, or the one that it would have where it gives none; empty if that is not known.
+pub fn reason(drops: &PacketDrops) -> &str {
+    let by = |(function, _): &&(&str, &str)| *function == drops.function;
     match drops.reason.as_str() {
-        "" => BY_FUNCTION.contains(&(drops.function.as_str(), reason)),
-        given => given == reason,
+        "" => BY_FUNCTION.iter().find(by).map_or("", |(_, reason)| *reason),
+        given => given,
     }
 }
 
@@ -84,7 +90,7 @@ fn flows<'m>(
 }
 
 /// The same address, if it is one of IPv4 within IPv6.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

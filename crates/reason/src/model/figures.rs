@@ -89,6 +89,16 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// A rate of a link: `820 bit/s`, `12.3 kbit/s`, `1.20 Gbit/s`, each step a thousand.
+pub fn bits(per_second: f64) -> String {
+    match per_second {
+        it if it >= 999.5e6 => format!("{} Gbit/s", rate(it / 1e9)),
+        it if it >= 999.5e3 => format!("{} Mbit/s", rate(it / 1e6)),
+        it if it >= 999.5 => format!("{} kbit/s", rate(it / 1e3)),
+        it => format!("{it:.0} bit/s"),
+    }
+}
+
 /// The value of a checked fact in the unit it names (`findings::Evidence::unit`).
 pub fn measured(value: f64, unit: &str) -> String {
     match unit {
@@ -167,6 +177,8 @@ mod tests {
         assert_eq!((bytes(1.0), bytes(512.0)), ("1 byte".into(), "512 bytes".into()));
         assert_eq!((thousands(622_623.4), percent(0.0042)), ("622,623".into(), "0.4 %".into()));
         assert_eq!([0.784, 12.34, 119.7].map(rate), ["0.78", "12.3", "120"]);
+        let links = [0.0, 999.4, 12_340.0, 999_600.0, 1.2e9].map(bits);
+        assert_eq!(links, ["0 bit/s", "999 bit/s", "12.3 kbit/s", "1.00 Mbit/s", "1.20 Gbit/s"]);
         assert_eq!(bytes(4096.0), "4 KiB");
         assert_eq!(bytes(1_073_741_824.0 * 1.5), "1.50 GiB");
         assert_eq!(count(1_234_567), "1,234,567");

@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Net {
     /// Interfaces.
     pub(crate) links: Vec<Link>,
+    /// When each of them was read.
+    pub(crate) links_at: Vec<Ns>,
     /// Queueing disciplines over time, by namespace, interface and handle (classes: with the class id).
     pub(crate) qdiscs: BTreeMap<(u32, String, String), Series<QdiscSample>>,
     /// Time in queueing disciplines.
@@ -59,8 +61,9 @@ impl Net {
 }
 
 impl Push<Link> for Net {
-    fn push(&mut self, _: Ns, link: Link) {
+    fn push(&mut self, at: Ns, link: Link) {
         self.links.push(link);
+        self.links_at.push(at);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::job::{Aim, Answer, Job, Task};
 use crate::surface::Surface;
 use crate::text::escape;
-use crate::{demo, diff, doctor, documents, mcp, top, wait, watch};
+use crate::{demo, diff, doctor, documents, mcp, net, top, wait, watch};
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -37,6 +37,7 @@ Examples:
   holdup run -- make -j4          where the wall time of a command goes
   holdup record slow.hup          look, answer, and keep the facts
   holdup --from slow.hup          the same answer again, anywhere, without root
+  holdup net                      what the network lost, and who waits for it
   holdup diff fast.hup slow.hup   what changed between two recordings
   holdup page slow.hup -o w.html  the same answer drawn, for a browser
   holdup export folded slow.hup   the same for another tool
@@ -194,6 +195,8 @@ enum Command {
     Ring(watch::ring::Flags),
     /// Show on this terminal what holds this host up, window after window; or the past
     Top(top::Flags),
+    /// Show the network as tables: interfaces, drops, neighbours, sockets, counters, and who waits
+    Net(net::Flags),
     /// Say when a process, a file or a command is done; and if it is not done by then, why
     Wait(wait::Flags),
     /// Answer an agent's questions on standard input and output (Model Context Protocol); reads only
@@ -295,6 +298,11 @@ impl Cli {
             Command::Check(it) => outer.alone("check", it, answer)?,
             Command::Ring(it) => outer.alone("ring", it, answer)?,
             Command::Top(it) => outer.with_from("top", it, answer)?,
+            Command::Net(it) => {
+                let (look, from) = outer.merge(it.look, it.from.from)?;
+                let it = net::Flags { look, from: FromFlag { from }, ..it };
+                Outer { length: None, from: None }.with_from("net", it, answer)?
+            }
             Command::Wait(it) => outer.alone("wait", it, answer)?,
             Command::Mcp(it) => outer.alone("mcp", it, answer)?,
             Command::Doctor(it) => outer.with_from("doctor", it, answer)?,

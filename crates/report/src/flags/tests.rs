@@ -34,6 +34,18 @@ fn flags_before_the_command_count() {
 }
 
 #[test]
+fn flags_before_the_network_s_tables_count() {
+    let tables = |line: &[&str]| match job(line).expect("a job").task {
+        Task::Surface { surface, from: None } => format!("{surface:?}"),
+        other => panic!("{line:?}: {other:?}"),
+    };
+    assert!(tables(&["holdup", "--for", "2s", "net"]).contains("length: Some(2s)"));
+    assert!(tables(&["holdup", "--from", "x", "net", "-v"]).contains(r#"from: Some("x")"#));
+    assert!(job(&["holdup", "--for", "2s", "net", "--from", "x"]).is_err());
+    assert!(job(&["holdup", "-p", "7", "net"]).is_err());
+}
+
+#[test]
 fn flags_of_the_command_behind_run_stay_its_own() {
     let job = job(&["holdup", "run", "--json", "ls", "--check", "-o", "x"]).expect("a job");
     assert!(job.answer.json && !job.answer.check && job.answer.output.is_none());

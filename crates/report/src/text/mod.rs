@@ -13,6 +13,7 @@ pub(crate) mod comparison;
 mod container_start;
 pub(crate) mod escape;
 pub(crate) mod finding;
+pub(crate) mod network;
 pub(crate) mod page;
 mod verdict;
 
