@@ -151,7 +151,11 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location)
 		/* On its way out it has a route, and its interface not yet. */
 		dev = BPF_CORE_READ((struct dst_entry *)way, dev);
 	} else if (drop_too_long && key.reason == drop_too_long && way) {
-		dev = BPF_CORE_READ((struct dst_entry *)way, dev);
+		struct net_device *out = BPF_CORE_READ((struct dst_entry *)way, dev);
+
+		/* A tunnel's own way has none. */
+		if (out)
+			dev = out;
 	}
 	key.ifindex = BPF_CORE_READ(dev, ifindex);
 	if (key.reason == 0 || key.reason == REASON_NOT_SPECIFIED)

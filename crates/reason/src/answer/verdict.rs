@@ -14,6 +14,7 @@ use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
 use super::standing;
 use crate::facts::{TargetKind, ThreadRef};
+use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::own_functions::works_in;
@@ -290,7 +291,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
 /// Why an end goes no further, one clause.
 fn why_open(measures: &Measures<'_>, end: &End) -> String {
     let root = &end.links[end.links.len() - 1];
-    if is_hidden(measures, &root.who) {
+    if is_hidden(measures, root) {
         return format!(
             "where {} waits may not be read: it runs as another user, or with rights of its own (setuid), and root sees it",
             words::who(&root.who)
@@ -329,19 +330,22 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
 }
 
 /// Whether a thread was seen to wait by its state alone, because whoever looks may read no more of it.
-fn is_hidden(measures: &Measures<'_>, who: &ThreadRef) -> bool {
+fn is_hidden(measures: &Measures<'_>, root: &ChainLink) -> bool {
     let model = measures.model;
     let is_unread = |wait: &WaitSpan| {
         let place = &wait.place;
         place.syscall.is_empty() && place.stack == 0 && place.object.is_none() && !wait.kernel
     };
-    let of_it = |wait: &&WaitSpan| model.threads.is_same(&wait.thread, who);
+    let of_it = |wait: &&WaitSpan| {
+        model.threads.is_same(&wait.thread, &root.who)
+            && wait.within_ns(root.begin_ns, root.end_ns) > 0
+    };
     model.look.blind.iter().any(|blind| blind.what == "proc.stack")
         && measures.waits().filter(of_it).any(is_unread)
 }
 
 /// Whose word a link waits for on a socket of its own.
-fn whose_word(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -> Option<String> {
+fn whose_word(measures: &Measures<'_>, link: &ChainLink) -> Option<String> {
     let Object::Inet(ino) = link.object else { return None };
     let socket = measures.model.called.socket(ino)?;
     match socket.remote.port() {

@@ -60,7 +60,9 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
     }
     processes.retain(is_other);
     if let Some(ObjectRef::Inet(socket)) = &wait.place.object
-        && waits_for_undelivered(index, wait, socket)
+        && waits_for_undelivered(index, wait.begin_ns, wait.end_ns, socket)
+        // Whoever does not accept is waited for.
+        && (!processes.is_empty() || index.connections.may_accept(socket).is_empty())
     {
         return None;
     }
@@ -85,11 +87,11 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
     chosen(index, wait, processes)
 }
 
-/// Whether a wait is for what does not arrive, either way.
-fn waits_for_undelivered(index: &Index<'_>, wait: &WaitSpan, socket: &InetRef) -> bool {
+/// Whether most of a time on a connection was for what does not arrive, either way.
+pub(super) fn waits_for_undelivered(index: &Index<'_>, from: Ns, to: Ns, socket: &InetRef) -> bool {
     let Some(lost) = index.connections.undelivered(socket) else { return false };
-    let from_ns = wait.begin_ns.max(lost.heard_ns);
-    wait.end_ns.saturating_sub(from_ns) >= UNHEARD.ns()
+    let unheard_ns = to.saturating_sub(from.max(lost.heard_ns));
+    unheard_ns >= UNHEARD.ns() && unheard_ns * 2 >= to.saturating_sub(from)
 }
 
 /// The peer of what ended, or will end, a wait for events.

@@ -12,6 +12,7 @@
 //! asked before the question came, or on which nobody ever answers. Rejected: who woke the proxy last (its other clients do), and
 //! how much it worked (a proxy that is the bottleneck has no answer outstanding).
 
+use super::channels::waits_for_undelivered;
 use super::conversation::{answered_ns, waited_since_ns};
 use super::debts::Debt;
 use super::index::Index;
@@ -266,7 +267,7 @@ pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> 
     let pids = far_pids(index, own_pid, debt.ino);
     // Who has not heard the question owes nothing.
     let socket = index.model.called.socket(debt.ino);
-    let is_lost = || socket.is_some_and(|it| index.connections.undelivered(it).is_some());
+    let is_lost = || socket.is_some_and(|it| waits_for_undelivered(index, debt.since_ns, to, it));
     if pids.is_empty() || debt.answered_ns.is_none() && is_lost() {
         return Some(Next::Peer(debt.ino));
     }

@@ -39,7 +39,8 @@ impl<'a> Undelivered<'a> {
         let state = sender.socket.as_ref()?;
         let turn = state.turn.as_ref().filter(|turn| turn.packets_out > 0 && turn.jiffy_ns > 0)?;
         let bytes = turn.snd_nxt.wrapping_sub(turn.snd_una);
-        if bytes == 0 || state.retransmits == 0 {
+        // A shut window is the receiver's doing.
+        if bytes == 0 || state.retransmits == 0 || state.send_window_bytes == 0 {
             return None;
         }
         let read_ns = model.look.end_ns;
@@ -51,6 +52,14 @@ impl<'a> Undelivered<'a> {
         };
         let on_its_way_ns = ROUND_TRIPS * u64::from(state.rtt_us) * 1_000;
         let unheard_ns = read_ns.saturating_sub(heard_ns);
+        // What was acknowledged within the look is sent again within it, or is not late yet.
+        let ino = sender.object_ino();
+        let mut before = model.held.endpoints_before.iter().rev().map(|(_, end)| end);
+        let before = before.find(|end| end.object_ino() == ino).and_then(|end| end.socket.as_ref());
+        let is_again = before.is_none_or(|before| state.retransmits > before.retransmits);
+        if !is_again && heard_ns >= model.look.begin_ns {
+            return None;
+        }
         (unheard_ns > on_its_way_ns.max(UNHEARD.ns())).then_some(Self {
             sender,
             state,
@@ -90,11 +99,13 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_and_not_acknowledged_does_not_arrive() {
-        let again = || SocketState { retransmits: 3, ..SocketState::default() };
+        let again =
+            || SocketState { retransmits: 3, send_window_bytes: 9_000, ..SocketState::default() };
         assert!(end(900, again(), 100));
         assert!(!end(900, again(), 0), "nothing is outstanding");
         assert!(!end(900, SocketState::default(), 100), "it was not sent again");
         assert!(!end(200, again(), 100), "it may still be acknowledged");
+        assert!(!end(900, SocketState { send_window_bytes: 0, ..again() }, 100), "a shut window");
         assert!(!end(900, SocketState { rtt_us: 600_000, ..again() }, 100), "a long way");
     }
 }

@@ -49,6 +49,11 @@ const OF_ANY: &[&str] = &[
     "soft-reboot",
 ];
 
+/// Of these, those that begin a job with --now alone.
+const WITH_NOW: &[&str] = &["disable", "enable", "mask", "reenable"];
+/// Begins of options with which it waits for no job of this manager.
+const ELSEWHERE: &[&str] = &["--no-block", "-H", "--host", "-M", "--machine", "--root", "--image"];
+
 /// What a command waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AsksFor<'w> {
@@ -66,16 +71,30 @@ pub fn asks_for<'w>(words: &[&'w str]) -> Option<AsksFor<'w>> {
     match command(first) {
         ASKS => {}
         // The unit is made by it.
-        "systemd-run" => return Some(AsksFor::Unnamed),
+        "systemd-run" => {
+            let named = rest.iter().find_map(|word| word.strip_prefix("--unit="));
+            return Some(named.map_or(AsksFor::Unnamed, |unit| AsksFor::Units(vec![unit])));
+        }
         _ => return None,
+    }
+    // It waits for nothing, or another manager does it.
+    let is_away = |word: &&str| ELSEWHERE.iter().any(|begin| word.starts_with(begin));
+    if rest.iter().any(is_away) {
+        return None;
     }
     let at = rest.iter().position(|word| OF_UNITS.contains(word) || OF_ANY.contains(word))?;
     let named = rest.iter().skip(at + 1).copied().filter(|word| !word.starts_with('-'));
     let units: Vec<&str> = named.collect();
     // A pattern, or a path of which the unit has another name.
     let is_other = |unit: &&str| unit.contains(['*', '?', '[', '/']);
-    let any = OF_ANY.contains(&rest[at]) || units.is_empty() || units.iter().any(is_other);
-    Some(if any { AsksFor::Any } else { AsksFor::Units(units) })
+    let is_known = !units.is_empty() && !units.iter().any(is_other);
+    let waits = !WITH_NOW.contains(&rest[at]) || rest.contains(&"--now");
+    match OF_ANY.contains(&rest[at]) {
+        true => {
+            (rest[at] != "is-system-running" || rest.contains(&"--wait")).then_some(AsksFor::Any)
+        }
+        false => (is_known && waits).then_some(AsksFor::Units(units)),
+    }
 }
 
 /// Whether a process of this name hands messages on between others.
@@ -188,9 +207,15 @@ mod tests {
             asked("systemctl --job-mode fail isolate rescue.target"),
             units(&["rescue.target"])
         );
-        assert_eq!(asked("systemctl stop web*"), Some(AsksFor::Any));
-        assert_eq!(asked("systemctl start /mnt/x"), Some(AsksFor::Any));
+        assert_eq!(asked("systemctl stop web*"), None, "nobody knows which");
+        assert_eq!(asked("systemctl start /mnt/x"), None);
         assert_eq!(asked("systemctl is-system-running --wait"), Some(AsksFor::Any));
+        assert_eq!(asked("systemctl is-system-running"), None);
+        assert_eq!(asked("systemctl --no-block start web"), None);
+        assert_eq!(asked("systemctl -M box start web"), None);
+        assert_eq!(asked("systemctl enable web"), None);
+        assert_eq!(asked("systemctl enable --now web"), units(&["web"]));
+        assert_eq!(asked("systemd-run --unit=job --wait ls"), units(&["job"]));
         assert_eq!(asked("systemctl status web"), None, "it waits for no job");
         assert_eq!(asked("systemd-run --wait ls"), Some(AsksFor::Unnamed));
         assert_eq!(asked("less start web"), None);

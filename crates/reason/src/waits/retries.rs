@@ -109,10 +109,21 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (EADDRNOTAVAIL, _) => (WaitClass::NoAddress, Object::Address(denied.address?)),
         (ENETUNREACH | EHOSTUNREACH, _) => {
             let address = denied.address.filter(|address| address.is_ipv4())?;
+            // Whoever sorts the addresses of a name tries each, and takes another.
+            if has_connection(model, denied.thread.pid) {
+                return None;
+            }
             (WaitClass::NoRoute, Object::Address(address))
         }
         _ => return None,
     })
+}
+
+/// Whether a process has a connection to anybody.
+fn has_connection(model: &Model, pid: u32) -> bool {
+    let own = model.held.endpoints.iter().filter(|end| end.process.pid == pid);
+    own.into_iter()
+        .any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.remote.port() != 0))
 }
 
 /// What there is no right to: a path, an address, an open file, or the call itself.

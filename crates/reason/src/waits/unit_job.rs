@@ -23,6 +23,9 @@ pub static READ_AGAIN_MAX: Threshold = Threshold::new(
     "the readings of a look are two seconds apart at most",
 );
 
+/// The host's own manager.
+const FIRST_PID: u32 = 1;
+
 /// A job that somebody waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct Awaited<'m> {
@@ -83,13 +86,15 @@ pub fn awaited<'m>(
     }
     // What goes over a bus may be for anybody.
     let is_named = matches!(asks, AsksFor::Units(_)) && systemd::is_bus(&server.comm);
-    found(&asks, &|_| is_named)
+    found(&asks, &|all| is_named && all.manager_pid == FIRST_PID)
 }
 
 /// Of the jobs of one reading.
 fn chosen<'m>(all: &'m UnitJobs, asks: &AsksFor<'_>) -> Option<Awaited<'m>> {
     let done = || all.jobs.iter().filter(|job| job.is_running);
-    let only = || done().next().filter(|_| done().nth(1).is_none());
+    // A unit without a name is given one of these.
+    let unnamed = || done().filter(|job| job.unit().starts_with("run-"));
+    let only = || unnamed().next().filter(|_| unnamed().nth(1).is_none());
     let itself = |job| Awaited { all, asked: job, running: job };
     match asks {
         AsksFor::Any => oldest(done().map(itself)),
@@ -97,10 +102,8 @@ fn chosen<'m>(all: &'m UnitJobs, asks: &AsksFor<'_>) -> Option<Awaited<'m>> {
         AsksFor::Units(units) => {
             let is_asked = |job: &&UnitJob| units.iter().any(|unit| job.is_of(unit));
             let awaited = |asked: &'m UnitJob| {
-                // Where the manager does not say which job is in the way, it is the only one that is being done.
                 let running = oldest(behind(all, asked).into_iter().map(itself));
-                let running = running.map(|it| it.running);
-                Some(Awaited { all, asked, running: running.or_else(only)? })
+                Some(Awaited { all, asked, running: running?.running })
             };
             oldest(all.jobs.iter().filter(is_asked).filter_map(awaited))
         }

@@ -432,13 +432,13 @@ impl Watch {
                 figures::seconds(length.as_secs_f64())
             ));
         }
-        let left_out = length.as_secs_f64() / self.length().as_secs_f64();
-        self.figures.left_out(left_out.round() as u64);
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
             std::thread::sleep(Duration::from_millis(200));
             self.alive.tick();
         }
+        let left_out = begin.elapsed().as_secs_f64() / self.length().as_secs_f64();
+        self.figures.left_out(left_out.ceil() as u64);
     }
 
     /// What looking took, by which it was decided.

@@ -16,6 +16,8 @@ use std::time::Duration;
 const SPAN_SECONDS: f64 = 60.0;
 /// A stretch of looking with the rest after it: one that is seldom loaded, and that leaves nothing alone for longer.
 const ROUND_SECONDS: f64 = 600.0;
+/// However much looking takes, it is looked at least so often.
+const REST_SECONDS_MAX: f64 = 3600.0;
 /// What of the waits is reported, nanoseconds, and how many times as long a window is: all that can be, then ever longer waits, then
 /// longer windows. The longest wait is a fraction of the shortest moment that counts (reason's measure/moment.rs).
 const LEVELS: [(u64, u32); 5] =
@@ -80,8 +82,8 @@ impl Pace {
         if !is_beyond || seconds < (ROUND_SECONDS * budget_percent / percent).max(SPAN_SECONDS) {
             return None;
         }
-        let rest = (100.0 * spent / budget_percent - seconds).clamp(0.0, ROUND_SECONDS);
-        Some(Duration::from_secs_f64(rest)).filter(|rest| !rest.is_zero())
+        let rest = (100.0 * spent / budget_percent - seconds).min(REST_SECONDS_MAX);
+        (rest > 0.0).then(|| Duration::from_secs_f64(rest))
     }
 
     fn go_to(&mut self, level: usize) {
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn whoever_takes_a_little_too_much_rests_a_little_and_stays_within_the_budget() {
-        for (share, part) in [(0.021, 0.9), (0.025, 0.75), (0.2, 0.08)] {
+        for (share, part) in [(0.021, 0.9), (0.025, 0.75), (0.2, 0.08), (0.6, 0.0)] {
             let mut pace = Pace::default();
             let _ = watched(&mut pace, 30, share, 0.0);
             let (looked, rested) = watched(&mut pace, 400, share, 0.0);

@@ -173,10 +173,13 @@ impl Heard {
             false => start_us,
         };
         job.timeout_ns = of_state.or(job_us).map(time_ns);
-        job.since_ns = since_us.filter(|us| *us != 0).map(time_ns);
-        for number in [control, main].into_iter().flatten() {
-            job.processes.extend(family.process(number));
-        }
+        // In any other state it has been since before its job.
+        let is_changing =
+            matches!(&*state, "activating" | "deactivating" | "reloading" | "refreshing");
+        job.since_ns = since_us.filter(|us| *us != 0 && is_changing).map(time_ns);
+        // While there is a command of its own, that is what is waited for.
+        let number = control.filter(|number| *number != 0).or(main);
+        job.processes.extend(number.and_then(|number| family.process(number)));
         if job.is_running {
             job.state = format!("{state}/{sub_state}");
         }

@@ -24,8 +24,11 @@ use crate::system::stat::Stat;
 use crate::system::status::Status;
 use crate::system::{Roots, blind, is_refusal, text};
 use holdup_reason::facts::{Body, Fact, Ns};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -36,6 +39,8 @@ const CLIENTS: [&str; 2] = ["systemctl", "systemd-run"];
 const MANAGER: &str = "systemd";
 /// It waits for events of devices.
 const SETTLES: &str = "udevadm";
+/// What follows where a manager is not heard.
+const UNKNOWN: &str = "for which job of a unit a command waits is not known";
 /// Commands that are followed.
 const CLIENTS_MAX: usize = 16;
 /// Between two readings at least, and at most (reason goes by the latter).
@@ -144,6 +149,8 @@ impl UnitJobs {
         self.under_way = None;
         let Some(heard) = heard else {
             self.hangs = true;
+            let late = blind("unit_jobs", &ErrorKind::TimedOut.into(), UNKNOWN);
+            facts.push(Fact { at_ns: now(), body: Body::Blind(late) });
             return;
         };
         let is_there = |pid: &u32| Stat::read(&look.roots.process(*pid, "stat")).is_some();
@@ -181,8 +188,7 @@ fn read(roots: &Roots, clients: BTreeSet<u32>, settles: bool) -> Vec<Body> {
         match door.ask(roots) {
             Ok(all) => found.push(Body::UnitJobs(all)),
             Err(error) if is_refusal(&error) => {
-                let therefore = "for which job of a unit a command waits is not known";
-                found.push(Body::Blind(blind("unit_jobs", &error, therefore)));
+                found.push(Body::Blind(blind("unit_jobs", &error, UNKNOWN)));
             }
             Err(_) => {}
         }
@@ -196,7 +202,12 @@ fn read(roots: &Roots, clients: BTreeSet<u32>, settles: bool) -> Vec<Body> {
 
 /// Where a manager is asked.
 struct Door {
-    path: PathBuf,
+    /// The root of the process that shows the way.
+    root: PathBuf,
+    /// The socket, below that.
+    below: PathBuf,
+    /// Whose it is to be: the user's whose manager it is.
+    uid: u32,
     /// The same for all that see the same files and are of the same user, if it is the manager of one.
     key: String,
 }
@@ -213,19 +224,47 @@ impl Door {
                 line.split(|byte| *byte == 0).any(|word| word == b"--user")
             }
         };
-        let below = match of_user {
-            true => runtime_folder(roots, pid).or(Some(format!("/run/user/{}", status.uid?)))?,
-            false => "/run".to_string(),
+        let (folder, uid) = match of_user {
+            true => {
+                let usual = || Some(format!("/run/user/{}", status.uid?));
+                (runtime_folder(roots, pid).or_else(usual)?, status.uid?)
+            }
+            false => ("/run".to_string(), 0),
         };
-        let root = roots.process(pid, "root");
-        let path = root.join(below.trim_start_matches('/')).join("systemd/private");
         let files = link(&roots.process(pid, "ns/mnt")).unwrap_or_default();
-        Some(Self { path, key: format!("{files} {below}") })
+        Some(Self {
+            root: roots.process(pid, "root"),
+            below: PathBuf::from(folder.trim_start_matches('/')).join("systemd/private"),
+            uid,
+            key: format!("{files} {folder}"),
+        })
+    }
+
+    /// Whoever waits has chosen the way there, so no link is followed, and nothing is connected to but a socket of that user's own. One that takes
+    /// nobody at the moment is not waited for.
+    fn connect(&self) -> std::io::Result<UnixStream> {
+        let path = OFlags::PATH | OFlags::CLOEXEC;
+        let root = open(&self.root, path | OFlags::DIRECTORY, Mode::empty())?;
+        let within =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let socket = openat2(&root, &self.below, path, Mode::empty(), within)?;
+        let stat = fstat(&socket)?;
+        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        if !is_socket || stat.st_uid != self.uid {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let there = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        connect(&stream, &SocketAddrUnix::new(there)?)?;
+        let stream = UnixStream::from(stream);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
     }
 
     /// The jobs of whoever listens there, if that is a manager: anybody may have put the socket there.
     fn ask(&self, roots: &Roots) -> std::io::Result<holdup_reason::facts::UnitJobs> {
-        let stream = UnixStream::connect(&self.path)?;
+        let stream = self.connect()?;
         let is_manager = |pid: &u32| {
             Stat::read(&roots.process(*pid, "stat")).is_some_and(|stat| stat.comm == MANAGER)
         };
@@ -274,11 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn no_link_and_no_socket_of_another_user_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let _listener = std::os::unix::net::UnixListener::bind(folder.path().join("private"))
+            .expect("a socket");
+        std::os::unix::fs::symlink("private", folder.path().join("link")).expect("a link");
+        let uid = rustix::process::geteuid().as_raw();
+        let connects = |below: &str, uid: u32| {
+            let root = folder.path().to_path_buf();
+            Door { root, below: below.into(), uid, key: String::new() }.connect().is_ok()
+        };
+        assert!(connects("private", uid));
+        assert!(!connects("link", uid));
+        assert!(!connects("private", uid + 1));
+        assert!(!connects(".", uid));
+    }
+
+    #[test]
     fn a_process_leads_to_the_manager_of_its_own_files() {
         let own = std::process::id();
         let door = Door::of(&Roots::default(), own).expect("it lives");
         let roots = Roots::default();
-        assert_eq!(door.path, roots.process(own, "root").join("run/systemd/private"));
+        let path = (&*door.root, door.below.to_string_lossy(), door.uid);
+        assert_eq!(path, (&*roots.process(own, "root"), "run/systemd/private".into(), 0));
         assert!(Door::of(&Roots::default(), u32::MAX).is_none());
     }
 }

@@ -10,8 +10,8 @@ use crate::facts::{Link, LinkSettings, Ns, QdiscFlow, QdiscSample};
 use crate::measure::Measures;
 use std::collections::BTreeMap;
 
-/// Counters of IFLA_STATS64 that count no loss.
-const CARRIED: [&str; 7] = [
+/// Counters of IFLA_STATS64 that count no loss: what collided was sent again, and an inactive member of a bond hands on to nobody.
+const CARRIED: [&str; 9] = [
     "rx_packets",
     "tx_packets",
     "rx_bytes",
@@ -19,6 +19,8 @@ const CARRIED: [&str; 7] = [
     "multicast",
     "rx_compressed",
     "tx_compressed",
+    "collisions",
+    "rx_nohandler",
 ];
 /// Disciplines that hold no packets.
 const HOLD_NONE: [&str; 3] = ["noqueue", "ingress", "clsact"];

@@ -136,7 +136,10 @@ impl<'m> Waiting<'m> {
             for ((local, remote), ino) in &self.by_pair {
                 let client = self.model.called.socket(*ino);
                 let is_accepted = self.held.contains(&(*remote, *local));
-                if !is_accepted && client.is_some_and(|client| leads_to(client, socket)) {
+                let is_its = |client: &InetRef| {
+                    client.netns == socket.netns && self.is_here(client) && leads_to(client, socket)
+                };
+                if !is_accepted && client.is_some_and(is_its) {
                     take(Awaited::Socket(*ino));
                 }
             }
@@ -155,7 +158,7 @@ impl<'m> Waiting<'m> {
         let mut awaited: BTreeSet<Awaited> = inodes.iter().copied().map(Awaited::Socket).collect();
         for flow in flows {
             awaited.extend([flow.from, flow.to].map(Awaited::Server));
-            awaited.insert(Awaited::Socket(flow.socket_ino));
+            awaited.extend(Some(flow.socket_ino).filter(|ino| *ino != 0).map(Awaited::Socket));
             for both in [pair(flow.from, flow.to), pair(flow.to, flow.from)] {
                 awaited.extend(self.by_pair.get(&both).copied().map(Awaited::Socket));
             }
@@ -180,6 +183,13 @@ impl<'m> Waiting<'m> {
             }
         }
         self.victims(losers)
+    }
+
+    /// Whether a socket is connected to an address of this host: a listener at all addresses has no others.
+    fn is_here(&self, client: &InetRef) -> bool {
+        let ip = client.remote.ip().to_canonical();
+        let is_own = || self.held.iter().any(|(local, _)| local.ip() == ip);
+        ip.is_loopback() || ip == client.local.ip().to_canonical() || is_own()
     }
 
     fn add_to(&self, losers: &mut Losers, it: Awaited) {

@@ -136,6 +136,8 @@ const OTHERS: &[&str] = &[
     "CAKE_",
     "FQ_",
     "DUALPI2_",
+    // Of the copy for a packet socket.
+    "PACKET_SOCK",
 ];
 
 /// The reason that says nothing.
@@ -156,9 +158,6 @@ const FUNCTIONS: &[(&str, &str, Look)] = &[
     ("br_handle_frame_finish", "the bridge does not take them", Look::Ports),
 ];
 
-/// Functions of the protocols themselves drop what they have understood and do not need: begins of their names.
-const OF_PROTOCOLS: &[&str] = &["tcp_", "__tcp", "udp", "__udp", "sk_", "sock_", "skb_", "unix_"];
-
 /// Why packets were dropped, if it is neither in the ordinary course of things nor the matter of another rule.
 pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
     let listed = |all: &[(&str, &str, Look)], name: &str| {
@@ -169,11 +168,8 @@ pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
     match (drops.reason.as_str(), drops.function.as_str()) {
         // A kernel without reasons says the function of whatever ends a packet.
         ("", function) => listed(FUNCTIONS, function),
-        (NOT_SPECIFIED, "") => None,
-        (NOT_SPECIFIED, function) => listed(FUNCTIONS, function).or_else(|| {
-            let clause = format!("its function {function} gives no reason");
-            (!begins(OF_PROTOCOLS, function)).then_some(Cause { clause, look: Look::Kernel })
-        }),
+        // Drivers end so what they have sent, and packet sockets their copies.
+        (NOT_SPECIFIED, function) => listed(FUNCTIONS, function),
         (reason, _) if begins(OTHERS, reason) => None,
         (reason, _) => listed(REASONS, reason).or_else(|| {
             let clause = format!("the kernel's word for why is {reason}");
@@ -204,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_other_rules_are_about_has_no_cause_here() {
-        for reason in ["NETFILTER_DROP", "QDISC_OVERLIMIT", "NEIGH_FAILED", "TCP_OFO_QUEUE_PRUNE"] {
+        for reason in ["NETFILTER_DROP", "QDISC_OVERLIMIT", "NEIGH_FAILED", "PACKET_SOCK_ERROR"] {
             assert_eq!(of(reason, ""), None, "{reason}");
         }
     }
@@ -214,6 +210,6 @@ mod tests {
         assert_eq!(of("", "dst_discard").map(|it| it.1), Some(Look::Routes));
         assert_eq!(of("", "kfree_skb_list"), None, "a kernel without reasons says all functions");
         assert_eq!(of(NOT_SPECIFIED, "tcp_v4_rcv"), None, "the protocol does not need it");
-        assert_eq!(of(NOT_SPECIFIED, "ovs_vport_receive").map(|it| it.1), Some(Look::Kernel));
+        assert_eq!(of(NOT_SPECIFIED, "dev_kfree_skb_any_reason"), None, "it was sent");
     }
 }

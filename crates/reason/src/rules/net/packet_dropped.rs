@@ -11,6 +11,7 @@ use crate::facts::NOT_PASSED_ON;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_drops::Dropped;
+use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::drop_reasons::{Cause, Look, cause};
@@ -50,6 +51,9 @@ pub(crate) static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
+/// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
+const FIRST_AGAIN_NS: u64 = 1_500_000_000;
+
 /// Where and why: namespace, interface, reason, function.
 type Place<'m> = (u32, u32, &'m str, &'m str);
 
@@ -61,7 +65,12 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut by_end: BTreeMap<usize, (u64, Losing<'m>)> = BTreeMap::new();
     for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
         let end = &ends[losing.end];
-        losing.dropped.retain(|it| cause(it.kind).is_some() && is_meanwhile(it, end));
+        losing
+            .dropped
+            .retain(|it| cause(it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end));
+        if is_sent_and_not_again(measures, &losing, end) {
+            continue;
+        }
         let Some(place) = losing.dropped.first().map(place) else { continue };
         losing.dropped.retain(|it| self::place(it) == place);
         let packets = losing.dropped.iter().map(|it| it.flow.packets).sum();
@@ -82,11 +91,34 @@ fn place<'m>(dropped: &Dropped<'m>) -> Place<'m> {
     (kind.netns, kind.index, &kind.reason, &kind.function)
 }
 
-/// Whether packets were dropped while somebody waited, or just before: what is sent, and dropped, is waited for from then on.
+/// Whether packets were dropped while somebody waited, or just before: what is sent, and dropped, is waited for from then on. TCP sends again after
+/// ever twice as long: where nothing was dropped for longer than that, it has come through.
 fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
     let link = &end.links[end.named];
+    let (first_ns, last_ns) = (dropped.flow.first_ns, dropped.flow.last_ns);
     let before_ns = link.since_ns.saturating_sub((LOST_ONE.value * 1e9) as u64);
-    dropped.flow.last_ns >= before_ns && dropped.flow.first_ns <= link.end_ns
+    let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
+    let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
+    last_ns >= before_ns && first_ns <= link.end_ns && goes_on
+}
+
+/// Of a question to a name server whether it was of those who wait: others ask it too.
+fn is_asker_s(dropped: &Dropped<'_>, end: &End) -> bool {
+    let is_server = matches!(end.object, Object::DnsServer(..));
+    let sender = dropped.flow.sender.as_ref().filter(|_| is_server && dropped.is_outgoing);
+    sender.is_none_or(|by| end.victims.contains_key(&by.pid))
+}
+
+/// Whether a stream has sent nothing again: then what was dropped was a copy, for a capture or another port of a bridge. What is no stream, and
+/// no question on a socket that is waited on, is no question either.
+fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else {
+        return !matches!(end.object, Object::DnsServer(..));
+    };
+    let is_stream =
+        losing.dropped.first().is_some_and(|it| it.is_outgoing && it.flow.protocol == "tcp");
+    let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
+    is_stream && !losing.connects && stream.is_some_and(|it| it.change.retransmits == 0)
 }
 
 fn matched<'m>(
@@ -101,7 +133,8 @@ fn matched<'m>(
     let kind = losing.first()?.dropped.first()?.kind;
     let mut said = Said { measures, losing, cause: cause(kind)? };
     if said.is_not_passed_on() {
-        said.cause.clause = "packets for others are not passed on there (forwarding is off)".into();
+        said.cause.clause =
+            "they are for an address that is not there, and forwarding is off".into();
     }
     let by = Culprit::setting(said.culprit(), said.setting());
     let wording = said.wording(&end);
@@ -138,7 +171,13 @@ impl Said<'_, '_> {
         let kind = self.first().kind;
         let settings = &self.measures.model.net.drop_causes.reverse_paths;
         let forwards = settings.get(&(kind.netns, kind.index)).and_then(|it| it.forwards);
-        NOT_PASSED_ON.contains(&&*kind.reason) && forwards == Some(false)
+        let is_v4 = self.first().flow.to.ip().to_canonical().is_ipv4();
+        let is_through = !self.first().is_outgoing || self.first().flow.sender.is_none();
+        is_v4
+            && (is_through || self.losing[0].netns != Some(kind.netns))
+            && self.interface().is_some()
+            && NOT_PASSED_ON.contains(&&*kind.reason)
+            && forwards == Some(false)
     }
 
     /// The setting of that; a dot within an interface's name is no part of it where slashes are written.
@@ -240,15 +279,28 @@ impl Said<'_, '_> {
         let path = format!("/proc/sys/{}", self.forwarding('/'));
         let action = Action::write(&path, 1, 0).through(sysctl.through.as_ref());
         let text = "pass on what comes in there for others, if this is meant to be a router";
+        let mut links = self.measures.model.net.links.iter();
+        let link = links.find(|link| link.netns == kind.netns)?;
+        // Of another namespace the file is that of a process there, or nobody's.
+        if !link.netns_name.is_empty() && sysctl.through.is_none() {
+            return Some(Remedy { command: set(1), undo: set(0), ..Remedy::to(text) });
+        }
         Some(Remedy::to(text).set(action, set(1), set(0)))
     }
 
-    /// Where to look; what is to be changed there is for whoever set it.
+    /// Where to look; what is to be changed there is for whoever set it. Of a packet that said no interface none can be looked at.
     fn remedy(&self) -> Remedy {
         let (model, kind) = (self.measures.model, self.first().kind);
         let device = words::shell(&kind.interface);
         let to = self.first().flow.to.ip().to_canonical();
-        let (text, tool, words) = match self.cause.look {
+        let look = match (self.interface(), self.cause.look) {
+            (None, Look::Routes | Look::Ports | Look::SocketMemory | Look::Policies) => {
+                self.cause.look
+            }
+            (None, _) => Look::Kernel,
+            _ => self.cause.look,
+        };
+        let (text, tool, words) = match look {
             Look::Mtu => (
                 "see the MTU there: the sender's may be no greater, or the router is to tell it (ICMP) or to lower its segments (MSS)",
                 "ip",
@@ -349,10 +401,31 @@ mod tests {
         facts.push(fact(Body::ReversePath(path(Some(false)))));
         let found = findings(facts);
         assert_eq!(found[0].culprit.name, "forwarding of eth0");
-        assert!(found[0].title.ends_with("not passed on there (forwarding is off)"));
+        assert!(found[0].title.ends_with("an address that is not there, and forwarding is off"));
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "sysctl -w net.ipv4.conf.eth0.forwarding=1");
         assert_eq!(way.undo, "sysctl -w net.ipv4.conf.eth0.forwarding=0");
+    }
+
+    #[test]
+    fn what_was_dropped_once_and_came_through_is_not_waited_for() {
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "PKT_TOO_BIG");
+        if let Body::PacketDrops(drops) = &mut facts[2].body {
+            drops.flows[0].last_ns = 100_000_000;
+        }
+        assert!(!says(CODE, facts));
+    }
+
+    #[test]
+    fn a_copy_that_was_dropped_is_no_packet_of_the_stream() {
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "SOCKET_FILTER");
+        let near = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+        let state = |retransmits| SocketState { retransmits, busy_us: 1, ..SocketState::default() };
+        facts.push(with_state(10, "curl", near.clone(), state(0)));
+        assert!(!says(CODE, facts.clone()));
+        facts.pop();
+        facts.push(with_state(10, "curl", near, state(3)));
+        assert!(says(CODE, facts));
     }
 
     #[test]

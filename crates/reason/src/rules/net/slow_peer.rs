@@ -222,15 +222,19 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
     own.into_iter().chain([way]).collect()
 }
 
-/// The address of the other family by which the same process got through to the same port: names have both, and the first is tried first.
-fn other_family(measures: &Measures<'_>, end: &End, address: SocketAddr) -> Option<SocketAddr> {
+/// States of a connection that was made: TCP_ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT (include/net/tcp_states.h).
+const OPEN_STATES: [u8; 4] = [1, 4, 5, 8];
+
+/// The address of the other family by which the same process got through to the same port, if it is the only other one there: names have both.
+fn other_family<'m>(
+    measures: &'m Measures<'m>,
+    end: &End,
+    address: SocketAddr,
+) -> Option<SocketAddr> {
     let pid = end.links[end.named].who.pid;
     let is_v4 = |it: &SocketAddr| it.ip().to_canonical().is_ipv4();
-    let gets_through = |socket: &&InetRef| {
-        socket.state != TCP_SYN_SENT
-            && socket.remote.port() == address.port()
-            && is_v4(&socket.remote) != is_v4(&address)
-            && socket.is_tcp()
+    let is_there = |socket: &&InetRef| {
+        socket.is_tcp() && socket.remote.port() == address.port() && socket.remote != address
     };
     let ends = measures.model.held.endpoints.iter().filter(|end| end.process.pid == pid);
     let open = ends.map(|end| &end.object);
@@ -238,11 +242,17 @@ fn other_family(measures: &Measures<'_>, end: &End, address: SocketAddr) -> Opti
         it.thread.pid == pid && matches!(it.class, WaitClass::SocketRead | WaitClass::SocketWrite)
     });
     let waited = waits.filter_map(|wait| wait.place.object.as_ref());
-    let of_socket = |object: &'_ ObjectRef| match object {
-        ObjectRef::Inet(socket) => Some(socket).filter(gets_through).map(|it| it.remote),
+    let of_socket = |object: &'m ObjectRef| match object {
+        ObjectRef::Inet(socket) => Some(socket).filter(is_there),
         _ => None,
     };
-    open.chain(waited).find_map(of_socket)
+    let mut others: Vec<&InetRef> = open.chain(waited).filter_map(of_socket).collect();
+    let first = others.pop()?;
+    // Of several addresses there nobody knows which are of one name.
+    let is_only = others.iter().all(|it| it.remote == first.remote);
+    others.push(first);
+    let gets_through = others.iter().any(|it| OPEN_STATES.contains(&it.state));
+    (is_only && gets_through && is_v4(&first.remote) != is_v4(&address)).then_some(first.remote)
 }
 
 /// `IPv6`.
@@ -261,10 +271,7 @@ fn connecting(
     let other = other_family(measures, end, address);
     let (tried, by) = (family(address), other.map(|other| (other, family(other))));
     let instead = by.map_or_else(String::new, |(other, by)| {
-        format!(
-            " {tried} is tried first; by {by} it gets through, to {}.",
-            other.ip().to_canonical()
-        )
+        format!(" By {by}, and not by {tried}, it gets through to {}.", other.ip().to_canonical())
     });
     let mut ways = ways_out(measures, address, end, "see whether it can be reached at all");
     if let Some((_, by)) = by {

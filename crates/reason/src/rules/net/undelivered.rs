@@ -98,6 +98,10 @@ fn lost<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Lost<'m>> {
     }
     let socket = measures.model.called.socket(ino).filter(|it| it.state != TCP_SYN_SENT)?;
     let undelivered = measures.graph.undelivered(socket)?;
+    // Who does not accept them is another matter.
+    if !measures.graph.may_accept(socket).is_empty() {
+        return None;
+    }
     let lost = Lost { socket, undelivered };
     // What was sent in the middle of a longer wait, a sign of life, is not what that waits for.
     let is_most = lost.seconds(measures, end) * 2.0 >= end.longest_seconds;
@@ -263,6 +267,7 @@ mod tests {
         let state = SocketState {
             acked_bytes: 80,
             retransmits: 4,
+            send_window_bytes: 60_000,
             segment_bytes: SEGMENT,
             turn: Some(turn),
             ..SocketState::default()

@@ -218,7 +218,7 @@ fn no_route(
     const ENETUNREACH: i32 = 101;
     let by = words::who(&tries.last.thread);
     let why = match tries.last.errno {
-        ENETUNREACH => "No route of its network namespace leads there.",
+        ENETUNREACH => "No route of its network namespace leads there, or one forbids it.",
         _ => {
             "A route there says that it cannot be reached, or a router does, or nobody answers for that address on the link."
         }
@@ -376,7 +376,7 @@ mod tests {
         let (code, title, text) = said(101);
         assert_eq!(code, "process.retry");
         assert!(title.contains("waits for a way to 10.9.9.9:80"), "{title}");
-        assert!(text.contains("No route of its network namespace leads there."), "{text}");
+        assert!(text.contains("No route of its network namespace leads there"), "{text}");
         assert!(said(113).2.contains("EHOSTUNREACH"));
     }
 

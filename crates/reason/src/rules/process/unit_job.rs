@@ -80,17 +80,20 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let job = Job::of(measures.model, end)?;
     let target = measures.model.look.target.as_ref();
     let is_host = target.is_none_or(|target| target.kind == TargetKind::Host);
-    if is_host && job.lasted.unwrap_or(0.0).max(job.waited) < LONG_MIN.value {
+    if is_host && job.waited < LONG_MIN.value {
         return None;
     }
     let by = match &job.process {
         Some(process) => culprit(measures.model, process),
         None => Culprit { name: job.awaited.running.unit().into(), ..Culprit::default() },
     };
+    let is_oneshot = job.awaited.running.service_type == "oneshot";
     let mut matched = Match::new(by, Proof::Read, move |loss| job.explain(measures, loss));
     // What takes the time to start is mostly work, and a start is asked for.
     matched.severity_max = match end.kind {
         EndKind::Works => Severity::Note,
+        // It is meant to take as long as its work does.
+        _ if is_host && is_oneshot => Severity::Note,
         _ if is_host => Severity::Warning,
         _ => Severity::Critical,
     };
@@ -183,7 +186,10 @@ impl<'m> Job<'m> {
         let manager = measures.model.threads.by_id.get(&self.awaited.all.manager_pid);
         let number = manager.map(|it| it.inner_pid.unwrap_or(it.thread.pid));
         let of_user = number.is_some_and(|number| number != 1);
-        let asks = systemd::questions(running, of_user).into_iter().map(|(text, command)| {
+        // The commands of this host would ask its own manager about a container's unit.
+        let is_here = manager.is_none_or(|it| it.inner_pid.is_none_or(|pid| pid == it.thread.pid));
+        let questions = systemd::questions(running, of_user).into_iter().filter(|_| is_here);
+        let asks = questions.map(|(text, command)| {
             Remedy::to(text).command(command).acting(Action::look(Question::Program))
         });
         let look = self.process.as_ref().map(|process| {
@@ -302,11 +308,14 @@ mod tests {
     fn a_client_that_asks_for_no_job_waits_for_none() {
         let jobs = || vec![hang(LOOK_NS, Some(thread(30, "hang")))];
         let asks = |line| found(scene(line, jobs(), WaitState::Sleep, "clock_nanosleep"));
+        let made = || vec![UnitJob { names: vec!["run-u7.service".into()], ..jobs().remove(0) }];
         assert!(asks("systemctl start other").is_empty());
         assert!(asks("a-program-of-its-own start hang").is_empty());
-        assert_eq!(asks("systemd-run --wait job").len(), 1, "the only job");
-        let two = [jobs(), vec![UnitJob { id: 60, names: vec!["x".into()], ..jobs().remove(0) }]]
-            .concat();
+        assert!(asks("systemd-run --wait job").is_empty(), "it is another's");
+        let of_it = scene("systemd-run --wait job", made(), WaitState::Sleep, "clock_nanosleep");
+        assert_eq!(found(of_it).len(), 1);
+        let other = UnitJob { id: 60, names: vec!["run-u8.service".into()], ..jobs().remove(0) };
+        let two = [made(), vec![other]].concat();
         let of_two = scene("systemd-run --wait job", two, WaitState::Sleep, "clock_nanosleep");
         assert!(found(of_two).is_empty(), "of two nobody knows which");
     }

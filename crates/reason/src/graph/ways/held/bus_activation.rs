@@ -19,7 +19,7 @@ static BORN_BEFORE_MAX: Threshold = Threshold::new(
 );
 /// Or younger.
 static BORN_AFTER_MAX: Threshold = Threshold::new(
-    1000.0,
+    200.0,
     "ms",
     "from a question to the begin of the service that is to answer it",
     "chosen: a bus begins it at once, by way of two processes of its own, and a crowded CPU delays that",
@@ -40,7 +40,7 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     }
     let asked_ns = match at.asker?.until {
         Until::Wait(wait) => wait.begin_ns,
-        Until::At(_) => at.within.0,
+        Until::At(_) => return None,
     };
     let from = asked_ns.saturating_sub(BORN_BEFORE_MAX.ns());
     let then = from..=asked_ns.saturating_add(BORN_AFTER_MAX.ns());

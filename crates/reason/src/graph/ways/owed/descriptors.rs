@@ -5,6 +5,7 @@
 //! what comes there is what everybody waits for. Must not: choose where two are left, or look at threads (serving.rs).
 
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::graph::channels::waits_for_undelivered;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::serving::chosen;
@@ -33,7 +34,7 @@ enum Leads {
 fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
     let ends = index.connections.of_process(wait.thread.pid, &wait.place.polled);
     let mut left: Vec<Leads> =
-        ends.into_iter().filter_map(|end| leads(index, end, asker)).collect();
+        ends.into_iter().filter_map(|end| leads(index, wait, end, asker)).collect();
     if left.len() > 1 {
         left.retain(|leads| !is_master(index, wait.thread.pid, leads));
     }
@@ -62,7 +63,7 @@ fn is_master(index: &Index<'_>, pid: u32, leads: &Leads) -> bool {
     matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
 }
 
-fn leads(index: &Index<'_>, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
+fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
     let far = match &end.object {
         ObjectRef::Inet(socket) => {
             let is_asked = socket.state == TCP_LISTEN || index.connections.is_accepted(socket);
@@ -70,7 +71,7 @@ fn leads(index: &Index<'_>, end: &Endpoint, asker: Option<u32>) -> Option<Leads>
                 return None;
             }
             let far = index.connections.far_processes(socket);
-            if far.is_empty() || index.connections.undelivered(socket).is_some() {
+            if far.is_empty() || waits_for_undelivered(index, wait.begin_ns, wait.end_ns, socket) {
                 return Some(Leads::Away(socket.ino));
             }
             far
