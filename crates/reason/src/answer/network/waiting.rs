@@ -137,7 +137,8 @@ impl<'m> Waiting<'m> {
                 let client = self.model.called.socket(*ino);
                 let is_accepted = self.held.contains(&(*remote, *local));
                 let is_its = |client: &InetRef| {
-                    client.netns == socket.netns && self.is_here(client) && leads_to(client, socket)
+                    let at_all = socket.local.ip().is_unspecified();
+                    leads_to(client, socket) && (!at_all || self.is_here(client, socket.netns))
                 };
                 if !is_accepted && client.is_some_and(is_its) {
                     take(Awaited::Socket(*ino));
@@ -185,11 +186,13 @@ impl<'m> Waiting<'m> {
         self.victims(losers)
     }
 
-    /// Whether a socket is connected to an address of this host: a listener at all addresses has no others.
-    fn is_here(&self, client: &InetRef) -> bool {
+    /// Whether a socket is connected to an address of this host: a listener at all addresses has no others, and a loopback of its own.
+    fn is_here(&self, client: &InetRef, netns: u32) -> bool {
         let ip = client.remote.ip().to_canonical();
-        let is_own = || self.held.iter().any(|(local, _)| local.ip() == ip);
-        ip.is_loopback() || ip == client.local.ip().to_canonical() || is_own()
+        match ip.is_loopback() || ip == client.local.ip().to_canonical() {
+            true => client.netns == netns,
+            false => self.held.iter().any(|(local, _)| local.ip() == ip),
+        }
     }
 
     fn add_to(&self, losers: &mut Losers, it: Awaited) {
