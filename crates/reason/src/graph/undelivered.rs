@@ -52,12 +52,13 @@ impl<'a> Undelivered<'a> {
         };
         let on_its_way_ns = ROUND_TRIPS * u64::from(state.rtt_us) * 1_000;
         let unheard_ns = read_ns.saturating_sub(heard_ns);
-        // What was acknowledged within the look is sent again within it, or is not late yet.
+        // What was sent within the look is sent again within it, or is not late yet: the count is of the connection's whole life.
         let ino = sender.object_ino();
         let mut before = model.held.endpoints_before.iter().rev().map(|(_, end)| end);
         let before = before.find(|end| end.object_ino() == ino).and_then(|end| end.socket.as_ref());
         let is_again = before.is_none_or(|before| state.retransmits > before.retransmits);
-        if !is_again && heard_ns >= model.look.begin_ns {
+        let sent_ago_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
+        if !is_again && read_ns.saturating_sub(sent_ago_ns) > model.look.begin_ns {
             return None;
         }
         (unheard_ns > on_its_way_ns.max(UNHEARD.ns())).then_some(Self {
@@ -107,5 +108,39 @@ mod tests {
         assert!(!end(200, again(), 100), "it may still be acknowledged");
         assert!(!end(900, SocketState { send_window_bytes: 0, ..again() }, 100), "a shut window");
         assert!(!end(900, SocketState { rtt_us: 600_000, ..again() }, 100), "a long way");
+    }
+
+    #[test]
+    fn a_segment_that_was_sent_again_long_ago_says_nothing_of_this_one() {
+        let sight = |sent_ms: u32, at_ns: Ns| {
+            let turn = TcpTurn {
+                snd_nxt: 100,
+                packets_out: 1,
+                heard_jiffies: 60_000,
+                sent_jiffies: sent_ms,
+                jiffy_ns: MILLISECOND,
+                ..TcpTurn::default()
+            };
+            let state = SocketState {
+                retransmits: 1,
+                send_window_bytes: 9_000,
+                turn: Some(turn),
+                ..SocketState::default()
+            };
+            let mut near = endpoint(10, "app", inet("tcp", 5, "10.0.0.1:5000", "10.0.0.2:80", 1));
+            if let Body::Endpoint(near) = &mut near.body {
+                near.socket = Some(state);
+            }
+            Fact { at_ns, ..near }
+        };
+        let is = |sent_ms: u32| {
+            let sights = vec![sight(0, 1), sight(sent_ms, LOOK_NS)];
+            let Observed { model, .. } =
+                Observed::new([crate::rules::scenes::host(), sights].concat());
+            assert_eq!(model.held.endpoints_before.len(), 1);
+            model.held.endpoints.iter().any(|end| Undelivered::of(&model, end).is_some())
+        };
+        assert!(!is(400), "it was sent within the look, and once");
+        assert!(is(9_000));
     }
 }

@@ -3,8 +3,8 @@
 //! A command that asks a manager shows the way to it: over its own view of the files leads the manager's private socket, of the host or of a
 //! container, of the system or of a user. It is read as soon as such a command was seen to wait, then less and less often while it lives, and as the
 //! look ends; so is a manager that was asked about itself. A thread that is begun for each reading asks (manager.rs), since the manager may be what hangs:
-//! one that does not come back is left behind, and nobody is asked any more. Must not: ask a manager that nobody waits for, or start, stop or
-//! change anything.
+//! one that does not come back is left behind, and nobody is asked any more. Must not: ask a manager that nobody waits for; follow a link
+//! there, or connect to another user's socket, for whoever waits has chosen the way; start, stop or change anything.
 //!
 //! Rejected: the bus (it is asked by everybody, and may be what hangs), `systemctl list-jobs` (a program that is begun on a host that has no room).
 //! Edit together: waits/unit_job.rs in reason, which goes by how often it is read.

@@ -15,6 +15,8 @@ pub(super) enum Look {
     Mtu,
     /// Routes, and rules that choose between them.
     Routes,
+    /// Whether packets for others are passed on.
+    PassingOn,
     /// Filters of tc at the interface.
     Filters,
     /// Programs at the interface, or of a cgroup.

@@ -8,7 +8,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket};
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::net::losses::of_measure;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::wording::Severity;
@@ -141,6 +141,26 @@ fn connects(end: &End, socket: Option<&InetRef>) -> bool {
     end.class == WaitClass::SocketConnect || socket.is_some_and(|it| it.state == TCP_SYN_SENT)
 }
 
+/// What these lose altogether; none if it is a moment.
+pub(super) fn noticed(measures: &Measures<'_>, ends: &[End], losing: &[Losing<'_>]) -> Option<End> {
+    let end = End::merged(losing.iter().map(|losing| &ends[losing.end]))?;
+    (end.seconds >= NOTICED.value * measures.wall_seconds()).then_some(end)
+}
+
+/// A match that claims all of these.
+pub(super) fn claiming<'m>(matched: Match<'m>, losing: &[Losing<'_>]) -> Match<'m> {
+    losing.iter().fold(matched, |matched, it| matched.claiming(it.end, None))
+}
+
+/// ` of network namespace blue`; nothing of the initial one.
+pub(super) fn of_namespace(model: &Model, netns: u32) -> String {
+    let link = model.net.links.iter().find(|link| link.netns == netns);
+    match link.map_or("", |link| &link.netns_name) {
+        "" => String::new(),
+        name => format!(" of network namespace {name}"),
+    }
+}
+
 /// `for a connection to 10.0.0.1:80`, `for an answer of 10.0.0.1:53 and 2 other addresses`: of the first, with all to which the
 /// same happens.
 pub(super) fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
@@ -196,7 +216,7 @@ pub(super) fn matched<'m>(
         matched.severity_min = Severity::Warning;
     }
     if lost >= NOTICED.value * measures.wall_seconds() {
-        return Some(losing.iter().fold(matched, |it, one| it.claiming(one.end, None)));
+        return Some(claiming(matched, losing));
     }
     let object = Object::PacketQueue {
         netns: place.netns,

@@ -13,7 +13,9 @@ use crate::measure::Measures;
 use crate::measure::filter_rules::{Suspects, suspects};
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::{LOST_ONE, Losing, NOTICED, losing, waited_for};
+use crate::rules::net::dropped_packets::{
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, waited_for,
+};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -88,18 +90,14 @@ fn matched<'m>(
     ends: &'m [End],
     filtered: Filtered<'m>,
 ) -> Option<Match<'m>> {
-    let end = End::merged(filtered.losing.iter().map(|losing| &ends[losing.end]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
-        return None;
-    }
-    let claimed: Vec<usize> = filtered.losing.iter().map(|losing| losing.end).collect();
+    let end = noticed(measures, ends, &filtered.losing)?;
     let wording = wording(measures, &end, &filtered);
     let by = match filtered.suspects.rule {
         Some(rule) => Culprit::setting(what(rule), place(rule)),
         None => Culprit::setting("packet filter", REASON),
     };
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
-    Some(claimed.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
+    Some(claiming(matched, &filtered.losing))
 }
 
 /// `tcp dport 8080 drop`, as nft writes it.
@@ -202,13 +200,8 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
 
 /// In which namespace, and as what.
 fn where_dropped(measures: &Measures<'_>, filtered: &Filtered<'_>) -> String {
-    let links = &measures.model.net.links;
-    let name = links.iter().find(|link| link.netns == filtered.netns).map_or("", |l| &l.netns_name);
     let way = if filtered.is_own { "on the way out" } else { "on the way in or through" };
-    match name {
-        "" => format!("by the packet filter {way}"),
-        name => format!("by the packet filter of network namespace {name} {way}"),
-    }
+    format!("by the packet filter{} {way}", of_namespace(measures.model, filtered.netns))
 }
 
 /// Which rule it is, or why that is not said.

@@ -14,6 +14,7 @@ use crate::measure::net_counter::growth_everywhere;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::dropped_packets::NOTICED;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -31,13 +32,6 @@ static ASKED_AGAIN: Threshold = Threshold::new(
     "s",
     "what one process waits for an address: after this the kernel has asked for its neighbour a second time",
     "default of net.ipv4.neigh.*.retrans_time_ms (RetransTimer of RFC 4861)",
-);
-/// Part of the look that is lost.
-static NOTICED: Threshold = Threshold::new(
-    0.05,
-    "1",
-    "seconds lost for each second of the look: what costs less is a moment",
-    "as for a warning (Severity::of)",
 );
 
 /// States of a neighbour entry (include/uapi/linux/neighbour.h): it is asked for and has not answered, or has not at all.

@@ -15,7 +15,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::drop_reasons::{Cause, Look, cause};
-use crate::rules::net::dropped_packets::{LOST_ONE, Losing, NOTICED, losing, waited_for};
+use crate::rules::net::dropped_packets::{
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, waited_for,
+};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -121,26 +123,38 @@ fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End
     is_stream && !losing.connects && stream.is_some_and(|it| it.change.retransmits == 0)
 }
 
+/// Whether packets for somebody else were dropped where none is passed on.
+fn is_not_passed_on(measures: &Measures<'_>, losing: &Losing<'_>) -> bool {
+    let Dropped { kind, flow, is_outgoing } = &losing.dropped[0];
+    let settings = &measures.model.net.drop_causes.reverse_paths;
+    let forwards = settings.get(&(kind.netns, kind.index)).and_then(|it| it.forwards);
+    // What a process sends itself is not passed on, but refused.
+    let is_through = !is_outgoing || flow.sender.is_none() || losing.netns != Some(kind.netns);
+    // The setting is that of IPv4.
+    let is_v4 = flow.to.ip().to_canonical().is_ipv4();
+    let is_so = is_v4 && is_through && !kind.interface.is_empty();
+    is_so && NOT_PASSED_ON.contains(&&*kind.reason) && forwards == Some(false)
+}
+
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     losing: &[Losing<'m>],
 ) -> Option<Match<'m>> {
-    let end = End::merged(losing.iter().map(|losing| &ends[losing.end]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
-        return None;
-    }
+    let end = noticed(measures, ends, losing)?;
     let kind = losing.first()?.dropped.first()?.kind;
-    let mut said = Said { measures, losing, cause: cause(kind)? };
-    if said.is_not_passed_on() {
-        said.cause.clause =
-            "they are for an address that is not there, and forwarding is off".into();
-    }
+    let cause = match is_not_passed_on(measures, &losing[0]) {
+        true => Cause {
+            clause: "they are for an address that is not there, and forwarding is off".into(),
+            look: Look::PassingOn,
+        },
+        false => cause(kind)?,
+    };
+    let said = Said { measures, losing, cause };
     let by = Culprit::setting(said.culprit(), said.setting());
     let wording = said.wording(&end);
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
-    let claims = losing.iter().map(|losing| losing.end);
-    Some(claims.fold(matched, |matched, at| matched.claiming(at, None)))
+    Some(claiming(matched, losing))
 }
 
 /// What is said of drops at one place.
@@ -166,21 +180,7 @@ impl Said<'_, '_> {
         Some(self.first().kind.interface.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// They are for somebody else, and where they were dropped nothing is passed on.
-    fn is_not_passed_on(&self) -> bool {
-        let kind = self.first().kind;
-        let settings = &self.measures.model.net.drop_causes.reverse_paths;
-        let forwards = settings.get(&(kind.netns, kind.index)).and_then(|it| it.forwards);
-        let is_v4 = self.first().flow.to.ip().to_canonical().is_ipv4();
-        let is_through = !self.first().is_outgoing || self.first().flow.sender.is_none();
-        is_v4
-            && (is_through || self.losing[0].netns != Some(kind.netns))
-            && self.interface().is_some()
-            && NOT_PASSED_ON.contains(&&*kind.reason)
-            && forwards == Some(false)
-    }
-
-    /// The setting of that; a dot within an interface's name is no part of it where slashes are written.
+    /// The setting of forwarding; a dot within an interface's name is no part of it where slashes are written.
     fn forwarding(&self, between: char) -> String {
         ["net", "ipv4", "conf", &self.first().kind.interface, "forwarding"]
             .join(&between.to_string())
@@ -195,19 +195,14 @@ impl Said<'_, '_> {
 
     /// ` at eth0 of network namespace blue`.
     fn place(&self) -> String {
-        let netns = self.first().kind.netns;
         let at = self.interface().map_or_else(String::new, |name| format!(" at {name}"));
-        let mut links = self.measures.model.net.links.iter();
-        match links.find(|link| link.netns == netns).map_or("", |link| &link.netns_name) {
-            "" => at,
-            name => format!("{at} of network namespace {name}"),
-        }
+        at + &of_namespace(self.measures.model, self.first().kind.netns)
     }
 
     fn culprit(&self) -> String {
         let at = self.interface().unwrap_or("this host");
         match self.cause.look {
-            _ if self.is_not_passed_on() => format!("forwarding of {at}"),
+            Look::PassingOn => format!("forwarding of {at}"),
             Look::Mtu => format!("MTU of {at}"),
             Look::Routes => format!("routes to {}", self.first().flow.to.ip().to_canonical()),
             Look::Filters => format!("tc filter of {at}"),
@@ -220,7 +215,7 @@ impl Said<'_, '_> {
     fn setting(&self) -> String {
         let at = self.interface().unwrap_or_default();
         match (self.cause.look, self.mtu()) {
-            _ if self.is_not_passed_on() => self.forwarding('.'),
+            (Look::PassingOn, _) => self.forwarding('.'),
             (Look::Mtu, Some(mtu)) => format!("dev {at} mtu {mtu}"),
             (Look::Filters, _) => format!("tc filter, dev {at}"),
             _ => self.reason().to_string(),
@@ -270,7 +265,7 @@ impl Said<'_, '_> {
     /// Has them passed on.
     fn pass_on(&self) -> Option<Remedy> {
         let kind = self.first().kind;
-        if !self.is_not_passed_on() {
+        if self.cause.look != Look::PassingOn {
             return None;
         }
         let sysctl = command_in(self.measures.model, kind.netns, "sysctl");
@@ -306,7 +301,7 @@ impl Said<'_, '_> {
                 "ip",
                 format!("-d link show dev {device}"),
             ),
-            Look::Routes => (
+            Look::Routes | Look::PassingOn => (
                 "see the routes there, and the rules that choose between them",
                 "ip",
                 format!("route get {to}"),

@@ -9,7 +9,9 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::{LOST_ONE, Losing, NOTICED, losing, waited_for};
+use crate::rules::net::dropped_packets::{
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, waited_for,
+};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -66,17 +68,13 @@ fn matched<'m>(
     ends: &'m [End],
     losing: &[Losing<'m>],
 ) -> Option<Match<'m>> {
-    let end = End::merged(losing.iter().map(|losing| &ends[losing.end]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
-        return None;
-    }
+    let end = noticed(measures, ends, losing)?;
     let kind = losing.first()?.dropped.first()?.kind;
     let wording = wording(measures, &end, losing);
     let by =
         Culprit::setting(format!("rp_filter of {}", kind.interface), key(&kind.interface, '.'));
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
-    let claims = losing.iter().map(|losing| losing.end);
-    Some(claims.fold(matched, |matched, at| matched.claiming(at, None)))
+    Some(claiming(matched, losing))
 }
 
 /// The setting's name; a dot within an interface's name is no part of it where slashes are written.

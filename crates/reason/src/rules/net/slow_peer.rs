@@ -15,6 +15,7 @@ use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::dropped_packets::NOTICED;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -31,13 +32,6 @@ static SLOW: Threshold = Threshold::new(
     "s",
     "longest wait for a peer: below this it is not slow, it is a long way off",
     "a round trip around the world, and not yet the first retry of TCP, after 1 s",
-);
-/// Part of the look that is lost.
-static NOTICED: Threshold = Threshold::new(
-    0.05,
-    "1",
-    "seconds lost for each second of the look: what costs less is a moment",
-    "as for a warning (Severity::of)",
 );
 
 /// The rule.

@@ -15,6 +15,7 @@ use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::{figures, words};
 use crate::rules::action::{Action, Question};
+use crate::rules::net::dropped_packets::NOTICED;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -32,13 +33,6 @@ static SECOND_TRY: Threshold = Threshold::new(
     "s",
     "since a segment was sent again, once in the look: after its first time it is sent again before that",
     "twice TCP_RTO_MIN (include/net/tcp.h), which is 0.2 s, and a round trip",
-);
-/// Part of the look that is lost.
-static NOTICED: Threshold = Threshold::new(
-    0.05,
-    "1",
-    "seconds lost for each second of the look: what costs less is a moment",
-    "as for a warning (Severity::of)",
 );
 
 /// The rule.
@@ -163,22 +157,21 @@ fn matched<'m>(
 fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     let (waits, address) = (who_waits(measures, end), lost.socket.remote);
     let since = words::seconds(lost.seconds(measures, end));
-    let title = match (lost.is_question(), end.class) {
-        (true, WaitClass::SocketWrite) => {
-            format!(
-                "{waits} for room to send to {address}, which has acknowledged nothing for {since}"
-            )
+    let what = match end.class {
+        WaitClass::SocketWrite => "room to send to",
+        _ => "an answer of",
+    };
+    let title = match lost.is_question() {
+        true => {
+            format!("{waits} for {what} {address}, which has acknowledged nothing for {since}")
         }
-        (true, _) => format!(
-            "{waits} for an answer of {address}, which has not acknowledged what it was sent, for {since}"
-        ),
-        (false, _) => {
+        false => {
             format!("{waits} for {address}, whose answer is sent and has not arrived for {since}")
         }
     };
     let again = lost.again(measures);
     let sent_again = match again {
-        0 => "sent again before".to_string(),
+        0 => "sent before the look began".to_string(),
         n => format!("sent again {} meanwhile", words::count(n as usize, "time", "times")),
     };
     let bytes = figures::bytes(f64::from(lost.undelivered.bytes));
@@ -289,7 +282,11 @@ mod tests {
     fn a_question_that_nobody_acknowledges_is_not_the_peer_s_time() {
         let found = findings(asks(100));
         assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "way to 192.0.2.1"));
-        assert!(found[0].title.contains("which has not acknowledged what it was sent"));
+        assert!(
+            found[0]
+                .title
+                .contains("an answer of 192.0.2.1:80, which has acknowledged nothing for 5 s")
+        );
         assert!(!found[0].text.contains("whole segments"), "{}", found[0].text);
         assert_eq!(found[0].remedy[0].command, "tracepath -n 192.0.2.1");
     }
