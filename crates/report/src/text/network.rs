@@ -244,7 +244,7 @@ fn flow_words(flow: &Flow, verbose: bool) -> String {
 fn neighbours(net: &Network, rows: impl Fn(usize) -> usize, verbose: bool, page: &mut Page) {
     let words = [
         "Neighbours that do not answer, of those that somebody waits for",
-        "Every neighbour that somebody waits for answers.",
+        "The next hops of whoever waits answer, as far as their own namespaces know.",
         "Neighbours were not asked for.",
     ];
     let all = begun(&net.neighbours, words, page);
@@ -278,9 +278,7 @@ fn neighbours(net: &Network, rows: impl Fn(usize) -> usize, verbose: bool, page:
             count(it.entries),
             count(it.limit)
         );
-        for (of, words) in
-            [(it.refused, "found no room"), (it.unanswered, "were asked for in vain")]
-        {
+        for (of, words) in [(it.refused, "found no room"), (it.unanswered, "asked for in vain")] {
             if let Some(of) = of.filter(|of| *of > 0) {
                 text += &format!("; {} {words}", count(of));
             }

@@ -111,7 +111,9 @@ impl Lost<'_> {
     /// For how long somebody waits and nothing is acknowledged, seconds.
     fn seconds(&self, measures: &Measures<'_>, end: &End) -> f64 {
         let unheard_ns = measures.model.look.end_ns.saturating_sub(self.undelivered.heard_ns);
-        (unheard_ns as f64 / 1e9).min(end.longest_seconds)
+        // An event loop looks at the clock meanwhile, and waits on.
+        let waited = end.victims.values().map(|(_, seconds)| *seconds);
+        (unheard_ns as f64 / 1e9).min(waited.fold(end.longest_seconds, f64::max))
     }
 
     /// Segments that were sent again within the look.
