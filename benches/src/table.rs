@@ -213,7 +213,7 @@ fn daemons(results: &Results) -> String {
     let _ = writeln!(
         text,
         "\nALL THE TIME on an idle host, {} sleeping threads, {} cgroups\n  {:<16} {:>9} {:>12} {:>12} {:>14}",
-        first.threads, first.cgroups, "", "of a core", "in the kernel", "resident", "written/hour"
+        first.threads, first.cgroups, "", "of a core", "in the kernel", "resident", "write(2)/hour"
     );
     for it in &results.daemons {
         let _ = match &it.refusal {
