@@ -18,7 +18,7 @@ use crate::scenario::{LoadSpec, Scenario, Start, Target, fill_all};
 use crate::trial::{Laps, Tried};
 use crate::wait_graph_baseline::{self, Knot};
 use anyhow::{Context, Result, bail};
-use holdup_reason::answer::Severity;
+use holdup_reason::answer::{Finding, Severity};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -414,15 +414,21 @@ fn time(ctx: &mut Ctx, spawn: &Spawn, limit: Duration) -> Result<f64> {
 
 /// What tests/recordings expect of a recording: code, object and culprit of the first finding above note.
 fn first_finding(answer: &Answer) -> Result<String> {
-    let first = answer.report.findings.iter().find(|f| f.severity > Severity::Note);
-    let expected = first.map(|f| {
+    let findings = &answer.report.findings;
+    let expected = |found: &Finding| {
         serde_json::json!({
-            "code": f.code,
-            "object": f.object,
-            "culprit": f.culprit,
+            "code": found.code,
+            "object": found.object,
+            "culprit": found.culprit,
         })
-    });
-    Ok(format!("{:#}\n", serde_json::json!({ "first": expected })))
+    };
+    let first = findings.iter().find(|it| it.severity > Severity::Note).map(expected);
+    let mut kept = serde_json::json!({ "first": first });
+    // A note is the answer where nothing is above it.
+    if let (None, Some(note)) = (&first, findings.first()) {
+        kept["note"] = expected(note);
+    }
+    Ok(format!("{kept:#}\n"))
 }
 
 /// Words before a command that make it join cgroups by itself: holdup must stay outside.

@@ -159,6 +159,16 @@ impl OverTime {
         events
     }
 
+    /// The clock was set, by so many nanoseconds: what is remembered moves with it, so that it has lasted as long as before.
+    pub fn clock_was_set(&mut self, by_ns: i64) {
+        for trouble in self.troubles.values_mut() {
+            let own = [&mut trouble.since_unix_ns, &mut trouble.seen_unix_ns];
+            for at_ns in own.into_iter().chain(&mut trouble.begins) {
+                *at_ns = at_ns.saturating_add_signed(by_ns);
+            }
+        }
+    }
+
     /// The troubles whose begin was said and whose end was not.
     pub fn open(&self) -> impl Iterator<Item = (&str, &Said)> {
         self.troubles.iter().filter(|(_, it)| it.is_raised).map(|(key, it)| (&**key, &it.worst))
@@ -406,6 +416,19 @@ mod tests {
             &[it, none, none, it, it, it, none, it, none, none, none, none],
         );
         assert_eq!(all, ["Began a at 5 since 0", "Ended a at 11 since 0"]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_nothing_last_longer_or_shorter() {
+        let (mut over_time, mut at) = (OverTime::default(), 1_000 * WINDOW_NS);
+        let it = &[finding("a", Severity::Warning)][..];
+        let none: &[Finding] = &[];
+        let began = events(&mut over_time, &mut at, &[it, it]);
+        assert_eq!(began, ["Began a at 1002 since 1000"]);
+        over_time.clock_was_set(-900 * WINDOW_NS as i64);
+        at -= 900 * WINDOW_NS;
+        let ended = events(&mut over_time, &mut at, &[none, none, none]);
+        assert_eq!(ended, ["Ended a at 105 since 100"]);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Looked {
     pub report: Report,
     /// Its facts.
     pub recording: Recorded,
+    /// What the wall clock is ahead of the monotonic one as it begins, nanoseconds: another one than before if somebody has set it.
+    pub unix_offset_ns: i64,
 }
 
 /// The facts of a window, as a recording.
@@ -93,7 +95,7 @@ impl Windows {
             Some(Err(error)) => Recorded::Not(error.to_string()),
             None => Recorded::Not("nothing was written".into()),
         };
-        Ok(Some(Looked { report, recording }))
+        Ok(Some(Looked { report, recording, unix_offset_ns: model.look.unix_offset_ns() }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every kept recording still comes to the finding that the lab judged right when it was made live.
 //!
 //! tests/recordings/NAME.rec with NAME.json beside it: code, object and culprit of the first finding above note,
-//! or null for a healthy host. Made by `holdup-lab run --keep-recordings DIR`, of which only right answers are
+//! or null for a healthy host; where a note was the answer, `note` has the same of it. Made by `holdup-lab run --keep-recordings DIR`, of which only right answers are
 //! kept; those called `field-*` are of the field's cases, chosen alike. Replay needs no root, and is the same twice to the
 //! last digit.
 //!
@@ -11,13 +11,15 @@
 
 use holdup_probe::Source;
 use holdup_probe::recording::Reader;
-use holdup_reason::answer::{Culprit, ObjectName, Report, Severity};
+use holdup_reason::answer::{Culprit, Finding, ObjectName, Report, Severity};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 struct Expected {
     first: Option<First>,
+    #[serde(default)]
+    note: Option<First>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -25,6 +27,18 @@ struct First {
     code: String,
     object: ObjectName,
     culprit: Culprit,
+}
+
+impl First {
+    /// Whose a culprit is (pod, unit) is said where an expectation says it.
+    fn of(found: &Finding, expected: Option<&Self>) -> Self {
+        let (code, object) = (found.code.clone(), found.object.clone());
+        let mut culprit = found.culprit.clone();
+        if expected.is_none_or(|it| it.culprit.workload == Default::default()) {
+            culprit.workload = Default::default();
+        }
+        Self { code, object, culprit }
+    }
 }
 
 fn recordings() -> Vec<PathBuf> {
@@ -54,17 +68,16 @@ fn every_recording_comes_to_its_finding() {
         let text = std::fs::read(path.with_extension("json")).expect("its expectation");
         let expected: Expected = serde_json::from_slice(&text).expect("an expectation");
         let report = replay(path);
-        let first = report.findings.into_iter().find(|f| f.severity > Severity::Note);
-        let mut first = first.map(|f| First { code: f.code, object: f.object, culprit: f.culprit });
-        // Whose a culprit is (pod, unit) is said where an expectation says it.
-        let said = |it: &First| it.culprit.workload != Default::default();
-        if !expected.first.as_ref().is_some_and(said)
-            && let Some(first) = &mut first
-        {
-            first.culprit.workload = Default::default();
-        }
+        let of = |is_it: &dyn Fn(&&Finding) -> bool, expected: Option<&First>| {
+            report.findings.iter().find(is_it).map(|found| First::of(found, expected))
+        };
+        let first = of(&|it| it.severity > Severity::Note, expected.first.as_ref());
         if first != expected.first {
             wrong.push(format!("{}: expected {:?}, got {first:?}", path.display(), expected.first));
+        }
+        let note = of(&|it| it.severity == Severity::Note, expected.note.as_ref());
+        if expected.note.is_some() && note != expected.note {
+            wrong.push(format!("{}: expected {:?}, got {note:?}", path.display(), expected.note));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));

@@ -22,18 +22,20 @@ def postgres_bin(program):
 
 
 class Postgres:
-    """A server with one table, named by the seed, of a hundred rows."""
+    """A server with one table, named by the seed, of a hundred rows. `inside` brings it into another namespace, where it has an
+    address of its own."""
 
-    def __init__(self, s, **settings):
+    def __init__(self, s, inside=(), address="127.0.0.1", **settings):
         self.s, self.port, self.table = s, s.port(), s.word()
+        self.inside, self.address = inside, address
         tool("psql")
         s.dir.chmod(0o777)
         initdb = postgres_bin("initdb")
         made = s.once("postgres", lambda new: s.sh(f"{initdb} -N -A trust -U postgres -D {new}/d", user="postgres"), "postgres")
         self.data = s.dir / "pgdata"
-        s.sh(f"cp -a {made}/d {self.data}")
+        s.sh(f"cp -a {made}/d {self.data}; echo 'host all all {address}/16 trust' >> {self.data}/pg_hba.conf")
         self.settings = {
-            "port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": s.dir, "shared_buffers": "16MB",
+            "port": self.port, "listen_addresses": address, "unix_socket_directories": s.dir, "shared_buffers": "16MB",
             "autovacuum": "off", **settings}
         self.process = self.start()
         self.ask(f"create table {self.table} (id int primary key, v int); "
@@ -41,7 +43,7 @@ class Postgres:
 
     def start(self, groups=()):
         """Starts the server and waits until it answers."""
-        argv = [postgres_bin("postgres"), "-D", self.data]
+        argv = [*self.inside, postgres_bin("postgres"), "-D", self.data]
         for name, value in self.settings.items():
             argv += ["-c", f"{name}={value}"]
         self.process = self.s.spawn(argv, user="postgres", groups=groups, log="postgres.log")
@@ -56,11 +58,12 @@ class Postgres:
     @property
     def psql(self):
         """The client's command line."""
-        return ["psql", "-X", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        return ["psql", "-X", "-q", "-h", self.address, "-p", str(self.port), "-U", "postgres"]
 
     def ask(self, sql):
         """A query's plain output."""
-        return self.s.sh(" ".join(self.psql) + f' -At -c "{sql}"').strip()
+        own = [str(self.s.dir) if word == self.address and self.inside else word for word in self.psql]
+        return self.s.sh(" ".join(own) + f' -At -c "{sql}"').strip()
 
     def update(self, row):
         """A client that updates one row."""
@@ -142,20 +145,20 @@ class Maria:
 
 
 class Redis:
-    """A Redis server."""
+    """A Redis server; `inside` brings it into another namespace, where it has an address of its own."""
 
-    def __init__(self, s, *options, where=None, groups=()):
-        self.s, self.port = s, s.port()
+    def __init__(self, s, *options, where=None, groups=(), inside=(), address="127.0.0.1"):
+        self.s, self.port, self.address = s, s.port(), address
         tool("redis-server")
-        argv = ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes",
-                "--dir", where or s.dir, *options]
+        argv = [*inside, "redis-server", "--port", self.port, "--bind", address, "--save", "", "--enable-debug-command", "yes",
+                "--protected-mode", "no", "--dir", where or s.dir, *options]
         self.process = s.spawn(argv, groups=groups, log="redis.log")
-        s.wait(lambda: s.sh(f"redis-cli -p {self.port} ping").strip() == "PONG", "redis answers")
+        s.wait(lambda: s.sh(" ".join([*inside, *self.cli, "ping"])).strip() == "PONG", "redis answers")
 
     @property
     def cli(self):
         """The client's command line."""
-        return ["redis-cli", "-p", str(self.port)]
+        return ["redis-cli", "-h", self.address, "-p", str(self.port)]
 
 
 def pgbouncer(s, pg, mode="transaction", auth="any"):

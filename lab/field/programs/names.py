@@ -10,7 +10,7 @@ import subprocess
 
 from harness.stage import tool
 
-from .web import PY
+from .web import PY, up
 
 MUTE = """
 import socket, sys
@@ -100,16 +100,17 @@ def asks(address):
 
 
 class Sshd:
-    """An SSH server of our own; with a resolver it looks up who logs in, as older ones did by default."""
+    """An SSH server of our own; with a resolver it looks up who logs in, as older ones did by default. `inside` brings it into another
+    namespace."""
 
-    def __init__(self, s, resolver=()):
-        self.s, self.port = s, s.port()
+    def __init__(self, s, resolver=(), inside=(), address="127.0.0.1"):
+        self.s, self.port, self.address = s, s.port(), address
         tool("sshd")
         os.makedirs("/run/sshd", exist_ok=True)  # sshd wants its folder, which a boot makes
         s.sh("ssh-keygen -q -t ed25519 -N '' -f hostkey; ssh-keygen -q -t ed25519 -N '' -f id; "
              "cp id.pub authorized; chmod 600 authorized")
         config = s.file("sshd_config", f"""Port {self.port}
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {s.dir}/hostkey
 AuthorizedKeysFile {s.dir}/authorized
 StrictModes no
@@ -118,16 +119,17 @@ PidFile {s.dir}/pid
 UseDNS {'yes' if resolver else 'no'}
 PermitRootLogin yes
 """)
-        self.process = s.spawn([*resolver, "/usr/sbin/sshd", "-D", "-e", "-f", config], "root", log="sshd.log")
-        s.wait_port(self.port)
+        self.process = s.spawn([*inside, *resolver, "/usr/sbin/sshd", "-D", "-e", "-f", config], "root", log="sshd.log")
+        up(s, self.port, inside)
 
-    def ssh(self, *command, source="127.0.0.1", known="no"):
+    def ssh(self, *command, source="", known="no"):
         """The client's command line, from an address that the server may look up."""
+        source = source or ("127.0.0.1" if self.address == "127.0.0.1" else "0.0.0.0")
         return ["ssh", "-F", "none", "-o", f"StrictHostKeyChecking={known}", "-o", "UserKnownHostsFile=/dev/null", "-o",
                 "LogLevel=ERROR",
                 "-o", f"BatchMode={'yes' if known == 'no' else 'no'}", "-i", str(self.s.dir / "id"), "-b", source, "-p",
                 str(self.port),
-                "root@127.0.0.1", *command]
+                f"root@{self.address}", *command]
 
 
 def namespaces(s):

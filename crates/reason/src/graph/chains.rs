@@ -17,7 +17,7 @@ pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, question_of};
 use super::relayed::{self, Relayed};
-use super::serving::serving_since;
+use super::serving::{fed_from_elsewhere, serving_since};
 use super::wakers;
 use super::ways;
 use super::ways::held::child::waits_for_any_child;
@@ -443,6 +443,16 @@ impl<'a> Chains<'a> {
         let meets = |next: &ThreadRef| {
             self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };
+        // Another thread of theirs may be the one that writes.
+        let beside = |next: &ThreadRef| {
+            let other = fed_from_elsewhere(&self.index, next.pid, (from, to));
+            let is_other = |other: &ThreadRef| wait.class == WaitClass::PipeRead && !meets(other);
+            other.filter(is_other)
+        };
+        let next = next.map(|next| match meets(&next) {
+            true => beside(&next).unwrap_or(next),
+            false => next,
+        });
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
         let circle_counts = circle && !matches!(wait.class, WaitClass::Idle | WaitClass::Timer);

@@ -265,10 +265,10 @@ fn far_pids(index: &Index<'_>, own_pid: u32, ino: u64) -> Vec<u32> {
 /// Who owes an answer on a connection that a process has asked on.
 pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> Option<Next> {
     let pids = far_pids(index, own_pid, debt.ino);
-    // Who has not heard the question owes nothing.
+    // Who has not heard the question owes nothing, nor whoever's answer does not arrive.
     let socket = index.model.called.socket(debt.ino);
     let is_lost = || socket.is_some_and(|it| waits_for_undelivered(index, debt.since_ns, to, it));
-    if pids.is_empty() || debt.answered_ns.is_none() && is_lost() {
+    if pids.is_empty() || is_lost() {
         return Some(Next::Peer(debt.ino));
     }
     let by = serving_since(index, &pids, debt.since_ns, to);

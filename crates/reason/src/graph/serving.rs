@@ -132,6 +132,28 @@ pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -
         .sum()
 }
 
+/// The thread of a process that waits for a connection or a disk for most of a time: whatever else the process waits for, any of its threads
+/// may be the one that is to write to a pipe.
+pub(super) fn fed_from_elsewhere(
+    index: &Index<'_>,
+    pid: u32,
+    (from, to): (Ns, Ns),
+) -> Option<ThreadRef> {
+    let is_fed = |wait: &&WaitSpan| {
+        is_stalled(wait.class)
+            || matches!(wait.class, WaitClass::SocketRead | WaitClass::SocketConnect | WaitClass::Dns)
+    };
+    let fed_ns = |thread: &ThreadRef| -> Ns {
+        let waits = index.waits.within(thread, from, to).iter().filter(is_fed);
+        waits.map(|wait| wait.within_ns(from, to)).sum()
+    };
+    let threads = workers(index.families.threads_of(&[pid])).into_iter();
+    let fed = threads.map(|thread| (fed_ns(&thread), thread));
+    fed.filter(|(ns, _)| ns * 2 > to.saturating_sub(from))
+        .max_by_key(|(ns, thread)| (*ns, std::cmp::Reverse(thread.tid)))
+        .map(|(_, thread)| thread)
+}
+
 /// Beside a thread, the one of its process or of what that has begun which rested least, and did something for more than
 /// one `part` of the time.
 pub(super) fn busiest_with(

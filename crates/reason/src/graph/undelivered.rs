@@ -54,11 +54,14 @@ impl<'a> Undelivered<'a> {
         let unheard_ns = read_ns.saturating_sub(heard_ns);
         // What was sent within the look is sent again within it, or is not late yet: the count is of the connection's whole life.
         let ino = sender.object_ino();
-        let mut before = model.held.endpoints_before.iter().rev().map(|(_, end)| end);
-        let before = before.find(|end| end.object_ino() == ino).and_then(|end| end.socket.as_ref());
-        let is_again = before.is_none_or(|before| state.retransmits > before.retransmits);
         let sent_ago_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
-        if !is_again && read_ns.saturating_sub(sent_ago_ns) > model.look.begin_ns {
+        let sent_ns = read_ns.saturating_sub(sent_ago_ns);
+        // A sight since it was sent last has the same count.
+        let is_before = |(at_ns, end): &&(Ns, Endpoint)| *at_ns < sent_ns && end.object_ino() == ino;
+        let before = model.held.endpoints_before.iter().rev().find(is_before);
+        let before = before.and_then(|(_, end)| end.socket.as_ref());
+        let is_again = before.is_none_or(|before| state.retransmits > before.retransmits);
+        if !is_again && sent_ns > model.look.begin_ns {
             return None;
         }
         (unheard_ns > on_its_way_ns.max(UNHEARD.ns())).then_some(Self {

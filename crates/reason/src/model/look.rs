@@ -44,6 +44,11 @@ impl Look {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9
     }
 
+    /// What the wall clock is ahead of the monotonic one as the look begins, nanoseconds.
+    pub fn unix_offset_ns(&self) -> i64 {
+        self.begin_unix_ns as i64 - self.begin_ns as i64
+    }
+
     /// When the window ended, as far as that is in.
     pub fn end_ns(&self) -> Ns {
         self.end_ns

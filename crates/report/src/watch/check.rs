@@ -74,8 +74,7 @@ fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
 }
 
 fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
-    let age_ns = now_unix_ns.saturating_sub(state.looked_unix_ns);
-    (age_ns as f64) < FRESH_SECONDS * 1e9
+    (state.age_ns(now_unix_ns) as f64) < FRESH_SECONDS * 1e9
 }
 
 /// Of a look. One that could not see who waits knows of no trouble, and not that there is none.
@@ -178,5 +177,7 @@ mod tests {
         let state = State { looked_unix_ns: 1_000_000_000_000, ..State::default() };
         assert!(is_fresh(&state, 1_010_000_000_000));
         assert!(!is_fresh(&state, 1_200_000_000_000));
+        // The clock was set back, and nobody has looked since.
+        assert!(!is_fresh(&state, 500_000_000_000));
     }
 }

@@ -261,7 +261,12 @@ impl Watch {
 
     /// Takes a window; how long it was, and what it took of a CPU, seconds.
     fn window(&mut self, looked: Looked) -> (f64, f64) {
-        let Looked { report, recording } = looked;
+        let Looked { report, recording, unix_offset_ns } = looked;
+        if let Some(by_ns) = self.state.take_clock(unix_offset_ns, self.foresight.boot_id()) {
+            let seconds = by_ns.unsigned_abs() as f64 / 1e9;
+            let way = if by_ns < 0 { "back" } else { "forward" };
+            say(&format!("the clock was set {way} by {}", figures::seconds(seconds)));
+        }
         let bytes: Option<Arc<[u8]>> = match recording {
             Recorded::Whole(bytes) => Some(Arc::from(bytes)),
             Recorded::Not(why) => {
@@ -288,8 +293,7 @@ impl Watch {
             self.reach(&event, host.clone(), recording.clone());
         }
         let end_ns = report.window.begin_unix_ns + (report.window.seconds * 1e9) as u64;
-        let age_ns = end_ns.saturating_sub(self.state.looked_unix_ns);
-        if self.state.over_time != before || age_ns >= STATE_AGE_NS_MAX {
+        if self.state.over_time != before || self.state.age_ns(end_ns) >= STATE_AGE_NS_MAX {
             self.state.looked_unix_ns = end_ns;
             self.store.state(&self.state);
         }

@@ -32,6 +32,8 @@ const LAST_WRITE: Duration = Duration::from_millis(600);
 const LOCK: &str = "watch.lock";
 const LOCK_TRIES: u32 = 5;
 const STATE: &str = "state.json";
+/// Less is what whoever corrects a clock all the time does.
+const CLOCK_SET_NS_MIN: u64 = 1_000_000_000;
 
 /// What a restart needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +51,28 @@ pub(super) struct State {
     /// Of which start of the host that is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
+    /// What the wall clock was ahead of the monotonic one, nanoseconds.
+    pub unix_offset_ns: i64,
+}
+
+impl State {
+    /// How old it is, nanoseconds: the clock may have been set back since.
+    pub(super) fn age_ns(&self, now_unix_ns: u64) -> u64 {
+        now_unix_ns.abs_diff(self.looked_unix_ns)
+    }
+
+    /// Takes the clock as a window has found it. If it was set: by how much, nanoseconds, and what is remembered has moved with it.
+    pub(super) fn take_clock(&mut self, unix_offset_ns: i64, boot_id: &str) -> Option<i64> {
+        let before_ns = std::mem::replace(&mut self.unix_offset_ns, unix_offset_ns);
+        let by_ns = unix_offset_ns.saturating_sub(before_ns);
+        // Of another start nothing is known of the time in between.
+        if self.boot_id != boot_id || before_ns == 0 || by_ns.unsigned_abs() < CLOCK_SET_NS_MIN {
+            return None;
+        }
+        self.looked_unix_ns = self.looked_unix_ns.saturating_add_signed(by_ns);
+        self.over_time.clock_was_set(by_ns);
+        Some(by_ns)
+    }
 }
 
 enum Work {
@@ -439,6 +463,21 @@ mod tests {
 
     fn settings(folder: &Path) -> Settings {
         Settings { state: folder.join("state"), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_state_goes_with_a_clock_that_is_set() {
+        const HOUR_NS: i64 = 3_600_000_000_000;
+        let mut state = State { looked_unix_ns: 9 * HOUR_NS as u64, ..State::default() };
+        // The first window of all knows of no clock before it.
+        assert_eq!(state.take_clock(HOUR_NS, "one"), None);
+        state.boot_id = "one".into();
+        assert_eq!(state.take_clock(HOUR_NS + 1_000_000, "one"), None);
+        assert_eq!(state.take_clock(-6 * HOUR_NS, "one"), Some(-7 * HOUR_NS - 1_000_000));
+        assert_eq!(state.looked_unix_ns, 2 * HOUR_NS as u64 - 1_000_000);
+        assert_eq!(state.age_ns(HOUR_NS as u64), HOUR_NS as u64 - 1_000_000);
+        // Of another start of the host its monotonic clock says nothing.
+        assert_eq!(state.take_clock(HOUR_NS, "two"), None);
     }
 
     #[test]

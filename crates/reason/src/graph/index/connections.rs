@@ -7,7 +7,7 @@ use super::waits::process_of;
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN, TCP_SYN_SENT};
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -171,7 +171,7 @@ impl<'a> Connections<'a> {
     }
 
     /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
-    /// listener ended the wait.
+    /// listener ended the wait. Nobody who has not heard of it, and could have taken it.
     pub(in crate::graph) fn listeners(
         &self,
         socket: &InetRef,
@@ -187,8 +187,17 @@ impl<'a> Connections<'a> {
             }
             _ => false,
         };
+        let is_unheard = self.asks_in_vain(socket);
+        let may_know = |end: &&&Endpoint| !is_unheard || has_full_queue(end);
         let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
-        all.iter().filter(listens).map(|end| end.process.clone()).collect()
+        all.iter().filter(listens).filter(may_know).map(|end| end.process.clone()).collect()
+    }
+
+    /// Whether a socket still asks to be connected, and had to ask again: nothing has come back.
+    pub(in crate::graph) fn asks_in_vain(&self, socket: &InetRef) -> bool {
+        let asks = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.state == TCP_SYN_SENT);
+        let again = |end: &&Endpoint| end.socket.as_ref().is_some_and(|it| it.retransmits > 0);
+        self.endpoints_on(socket.ino).iter().any(|end| asks(end) && again(end))
     }
 
     /// The listeners that may still accept a connection that nobody has open: those whose queue is not empty, or not known. With an
@@ -236,6 +245,12 @@ impl<'a> Connections<'a> {
         let there = self.datagram_servers.get(&address.port())?;
         there.iter().find(here).map(|(_, process)| (*process).clone())
     }
+}
+
+/// A listener that drops who asks: as many as may wait to be accepted (sk_acceptq_is_full, include/net/sock.h); of one whose state was
+/// not read it may be so.
+fn has_full_queue(listener: &Endpoint) -> bool {
+    listener.socket.as_ref().is_none_or(|it| it.accept_queue > it.accept_limit)
 }
 
 #[cfg(test)]

@@ -71,8 +71,11 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     for losing in losing(measures, ends, REASON) {
         let first = losing.dropped[0];
         // Packets that were made there have their socket with them; others came in by an interface.
-        let is_own =
-            first.is_outgoing && losing.netns.is_none_or(|netns| netns == first.kind.netns);
+        let is_there = match losing.netns {
+            Some(netns) => netns == first.kind.netns,
+            None => first.flow.socket_ino != 0,
+        };
+        let is_own = first.is_outgoing && is_there;
         let suspects = suspects(measures.model, &first, is_own);
         let netns = first.kind.netns;
         let key = match suspects.rule {

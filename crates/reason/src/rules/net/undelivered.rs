@@ -93,7 +93,8 @@ fn lost<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Lost<'m>> {
     let socket = measures.model.called.socket(ino).filter(|it| it.state != TCP_SYN_SENT)?;
     let undelivered = measures.graph.undelivered(socket)?;
     // Who does not accept them is another matter.
-    if !measures.graph.may_accept(socket).is_empty() {
+    let graph = &measures.graph;
+    if graph.far_processes(socket).is_empty() && !graph.may_accept(socket).is_empty() {
         return None;
     }
     let lost = Lost { socket, undelivered };
