@@ -14,7 +14,7 @@ from programs.ways import Way
 
 def dropped(way, culprit, code="net.packet_dropped", **more):
     """The truth of packets that a router of this host drops."""
-    return Truth(end=("remote", "link"), object=(way.address,), code=(code,), culprit=(culprit,), **more)
+    return Truth(end=("remote", "link"), code=(code,), culprit=(culprit,), **{"object": (way.address,), **more})
 
 
 def fails(way, counter, before):
@@ -179,8 +179,8 @@ def way_through_vpn(s):
     s.wait(lambda: f":{web} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
     fetch = ["curl", "-s", "-m", "5", "-o", "/dev/null", f"http://10.8.7.1:{web}/big"]
     yield run(fetch, HEALTHY, "twin", inside=way.client)
-    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)))
+    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)), object=("10.8.7.1",))
     yield run(fetch, truth, inside=way.client, wall=2)
     way.whole()
-    truth = dropped(way, way.deaf())
+    truth = dropped(way, way.deaf(), object=("10.8.7.1",))
     yield run(fetch, truth, "deaf", inside=way.client, wall=2)

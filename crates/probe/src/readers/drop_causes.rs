@@ -1,8 +1,8 @@
 //! What packets were dropped by, where the reason alone does not say who is behind it: rules of the packet filter, and who has a
 //! tun or tap device open.
 //!
-//! Both are read as the look ends, and only where a packet was dropped for that reason: a dump of all rules of a host, or a walk over all
-//! descriptors, is too much for a look that has no use for it. Must not: say which rule it was, change anything, or open a file
+//! Both are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a tun device: a
+//! dump of all rules of a host, or a walk over all descriptors, is too much for a look that has no use for it. Must not: say which rule it was, change anything, or open a file
 //! but of /proc.
 //!
 //! Edit together: netlink/nftables.rs (what a rule says), events.rs (what was dropped).
@@ -40,9 +40,10 @@ impl Reader for DropCauses {
             let read = netlink.ask(move |place, buffer| filter_rules(place, buffer, &filtered));
             facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
         }
-        let full: BTreeSet<String> = dropped(look, FULL_RING).map(|(_, name)| name).collect();
-        if !full.is_empty() {
-            for reader in tap_readers(&look.roots, &full) {
+        let mut taps: BTreeSet<String> = dropped(look, FULL_RING).map(|(_, name)| name).collect();
+        taps.append(&mut look.waited.tunnels);
+        if !taps.is_empty() {
+            for reader in tap_readers(&look.roots, &taps) {
                 look.identities.want(reader.process.pid);
                 facts.push(Fact { at_ns, body: Body::TapReader(reader) });
             }

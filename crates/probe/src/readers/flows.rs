@@ -27,18 +27,22 @@ impl Reader for Flows {
         look.read_endpoints()?;
         let now = look.last.endpoints.iter().flat_map(|(_, all)| all);
         let mut by_ino = BTreeMap::new();
-        let mut by_pair = BTreeMap::new();
+        let mut by_pair: BTreeMap<Pair, Vec<&Endpoint>> = BTreeMap::new();
         for endpoint in look.ends.seen().chain(now) {
             if let ObjectRef::Inet(socket) = &endpoint.object {
                 by_ino.insert(socket.ino, endpoint);
-                by_pair.insert((socket.protocol.clone(), socket.local, socket.remote), endpoint);
+                let pair = (socket.protocol.clone(), socket.local, socket.remote);
+                let known = by_pair.entry(pair).or_default();
+                known.retain(|it| it.object_ino() != socket.ino);
+                known.push(endpoint);
             }
         }
         for body in &mut look.last.sums {
             match body {
                 Body::QdiscFlow(flow) => {
                     let pair = (flow.protocol.clone(), flow.local, flow.remote);
-                    let found = by_ino.get(&flow.socket_ino).or_else(|| by_pair.get(&pair));
+                    let only = || only(by_pair.get(&pair)?);
+                    let found = by_ino.get(&flow.socket_ino).copied().or_else(only);
                     if let Some(endpoint) = found {
                         flow.process = Some(endpoint.process.clone());
                         look.waited.objects.extend(inodes(&endpoint.object));
@@ -48,10 +52,10 @@ impl Reader for Flows {
                     for flow in &mut drops.flows {
                         let by_ino = by_ino.get(&flow.socket_ino).copied();
                         let found = ends_of(flow, by_ino, &by_pair);
-                        let whose = |it: Option<&Endpoint>| it.map(|it| it.process.clone());
+                        let whose = |it: &[&Endpoint]| only(it).map(|it| it.process.clone());
                         // Its socket may be closed by now; the packet itself knew who sent it.
-                        flow.sender = whose(found[0]).or(flow.sender.take());
-                        flow.receiver = whose(found[1]);
+                        flow.sender = whose(&found[0]).or(flow.sender.take());
+                        flow.receiver = whose(&found[1]);
                         for endpoint in found.into_iter().flatten() {
                             look.waited.objects.extend(inodes(&endpoint.object));
                         }
@@ -64,13 +68,18 @@ impl Reader for Flows {
     }
 }
 
-/// The sockets of who sent a packet that was dropped, and of who was to have it: by its own socket, else by its addresses, of
+/// The only one of several sockets: of those of several namespaces that have the same addresses nothing says which it is.
+fn only<'a>(all: &[&'a Endpoint]) -> Option<&'a Endpoint> {
+    if let [only] = all { Some(only) } else { None }
+}
+
+/// The sockets that may be of who sent a packet that was dropped, and of who was to have it: by its own socket, else by its addresses, of
 /// which a socket that is not connected has its own alone.
 fn ends_of<'a>(
     flow: &DroppedFlow,
     by_ino: Option<&'a Endpoint>,
-    by_pair: &BTreeMap<Pair, &'a Endpoint>,
-) -> [Option<&'a Endpoint>; 2] {
+    by_pair: &BTreeMap<Pair, Vec<&'a Endpoint>>,
+) -> [Vec<&'a Endpoint>; 2] {
     let nobody = |of: SocketAddr| match of.is_ipv4() {
         true => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
         false => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
@@ -79,16 +88,31 @@ fn ends_of<'a>(
         let anywhere = SocketAddr::new(nobody(local).ip(), local.port());
         let sought = [(local, remote), (local, nobody(remote)), (anywhere, nobody(remote))];
         let mut sought = sought.into_iter().filter(|_| local.port() != 0);
-        sought.find_map(|(local, remote)| {
-            by_pair.get(&(flow.protocol.clone(), local, remote)).copied()
-        })
+        let found = sought.find_map(|(local, remote)| {
+            by_pair.get(&(flow.protocol.clone(), local, remote)).cloned()
+        });
+        found.unwrap_or_default()
     };
     let own = |is: fn(&InetRef) -> SocketAddr, address: SocketAddr| {
         by_ino.filter(|endpoint| {
             matches!(&endpoint.object, ObjectRef::Inet(socket) if is(socket).port() == address.port())
         })
     };
-    let sender = own(|socket| socket.local, flow.from).or_else(|| of(flow.from, flow.to));
-    let receiver = own(|socket| socket.local, flow.to).or_else(|| of(flow.to, flow.from));
+    let end = |own: Option<&'a Endpoint>, local: SocketAddr, remote: SocketAddr| match own {
+        Some(own) => vec![own],
+        None => of(local, remote),
+    };
+    let [mut sender, mut receiver] = [(flow.from, flow.to), (flow.to, flow.from)]
+        .map(|(local, remote)| end(own(|socket| socket.local, local), local, remote));
+    // Two ends are two sockets.
+    let is_same = |one: &&Endpoint, other: &&Endpoint| one.object_ino() == other.object_ino();
+    if let ([one], [other]) = (&*sender, &*receiver)
+        && is_same(one, other)
+    {
+        match by_ino.is_some() {
+            true => receiver.clear(),
+            false => (sender, receiver) = (Vec::new(), Vec::new()),
+        }
+    }
     [sender, receiver]
 }

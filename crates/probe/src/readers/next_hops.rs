@@ -23,6 +23,8 @@ use holdup_reason::facts::{Body, Fact, NextHop};
 use netlink_sys::Socket;
 use std::io;
 
+/// The kind of an interface whose packets a program carries on.
+const TUN: &str = "tun";
 const RTM_GETROUTE: u16 = 26;
 const RTM_GETNEIGH: u16 = 30;
 
@@ -49,6 +51,9 @@ impl Reader for NextHops {
             for body in &found {
                 if let Body::NextHop(hop) = body {
                     look.waited.interfaces.add(hop.netns, hop.index);
+                    if hop.kind == TUN {
+                        look.waited.tunnels.insert(hop.interface.clone());
+                    }
                 }
             }
             facts.extend(found.into_iter().map(|body| Fact { at_ns, body }));
@@ -68,6 +73,7 @@ fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io:
     for hop in &mut found {
         if let Some(interface) = place.interfaces.get(&hop.index) {
             hop.interface.clone_from(&interface.name);
+            hop.kind.clone_from(&interface.kind);
         }
     }
     Ok(found.into_iter().map(Body::NextHop).collect())
@@ -92,6 +98,7 @@ fn next_hop(
         destination: to.address,
         gateway: way.gateway,
         interface: String::new(),
+        kind: String::new(),
         index: way.index,
         state: entry.state,
         updated_ns: entry.updated_ns,

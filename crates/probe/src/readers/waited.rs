@@ -20,6 +20,8 @@ pub struct Waited {
     pub unanswered: Unanswered,
     /// Interfaces on whose way somebody waits.
     pub interfaces: Interfaces,
+    /// Names of tun devices on the way to who does not answer.
+    pub tunnels: BTreeSet<String>,
 }
 
 impl Waited {

@@ -501,6 +501,9 @@ pub struct NextHop {
     pub gateway: Option<IpAddr>,
     /// Interface.
     pub interface: String,
+    /// Its kind, as of a link: of `tun` a program carries on what goes there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// Interface index.
     pub index: u32,
     /// State of the next hop's neighbour entry, as the kernel numbers it (1 incomplete, 2 reachable, 32 failed); 0 if there is none.

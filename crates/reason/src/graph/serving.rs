@@ -141,7 +141,10 @@ pub(super) fn fed_from_elsewhere(
 ) -> Option<ThreadRef> {
     let is_fed = |wait: &&WaitSpan| {
         is_stalled(wait.class)
-            || matches!(wait.class, WaitClass::SocketRead | WaitClass::SocketConnect | WaitClass::Dns)
+            || matches!(
+                wait.class,
+                WaitClass::SocketRead | WaitClass::SocketConnect | WaitClass::Dns
+            )
     };
     let fed_ns = |thread: &ThreadRef| -> Ns {
         let waits = index.waits.within(thread, from, to).iter().filter(is_fed);

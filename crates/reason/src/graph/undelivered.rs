@@ -57,7 +57,8 @@ impl<'a> Undelivered<'a> {
         let sent_ago_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
         let sent_ns = read_ns.saturating_sub(sent_ago_ns);
         // A sight since it was sent last has the same count.
-        let is_before = |(at_ns, end): &&(Ns, Endpoint)| *at_ns < sent_ns && end.object_ino() == ino;
+        let is_before =
+            |(at_ns, end): &&(Ns, Endpoint)| *at_ns < sent_ns && end.object_ino() == ino;
         let before = model.held.endpoints_before.iter().rev().find(is_before);
         let before = before.and_then(|(_, end)| end.socket.as_ref());
         let is_again = before.is_none_or(|before| state.retransmits > before.retransmits);

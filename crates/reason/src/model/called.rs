@@ -6,6 +6,7 @@
 use super::object::FileKey;
 use super::terminal::Terminal;
 use crate::facts::*;
+use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::HashMap;
 
 /// Names of objects by their identity.
@@ -28,7 +29,11 @@ impl Called {
                 }
             }
             ObjectRef::Inet(socket) => {
-                self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
+                let known = self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
+                if known.state == TCP_SYN_SENT {
+                    // It may be connected by now.
+                    known.state = socket.state;
+                }
             }
             ObjectRef::Unix { ino, peer_ino, path } => {
                 let known = self.unix.entry(*ino).or_default();

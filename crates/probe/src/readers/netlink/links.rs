@@ -50,8 +50,8 @@ pub fn links(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Link>> {
     for link in &mut links {
         link.netns = place.namespace.netns;
         link.netns_name.clone_from(&place.namespace.name);
-        let name = link.name.clone();
-        let interface = Interface { name, queue_length: link.queue_length };
+        let (name, kind) = (link.name.clone(), link.kind.clone());
+        let interface = Interface { name, kind, queue_length: link.queue_length };
         place.interfaces.insert(link.index, interface);
     }
     Ok(links)

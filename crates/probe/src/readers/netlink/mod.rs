@@ -228,6 +228,8 @@ fn blind(what: &str, why: String) -> Body {
 pub struct Interface {
     /// Its name.
     pub name: String,
+    /// Its kind, empty for hardware.
+    pub kind: String,
     /// Packets that its queue holds, where its queueing discipline has no limit of its own.
     pub queue_length: u32,
 }

@@ -158,6 +158,7 @@ fn a_neighbour_that_does_not_answer_has_who_waits_behind_it() {
         let interface = HOSTILE.to_string();
         let updated_ns = 3 * SECOND;
         fact(Body::NextHop(NextHop {
+            kind: String::new(),
             netns: 1,
             destination,
             gateway,

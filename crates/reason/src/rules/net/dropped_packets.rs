@@ -6,7 +6,7 @@
 use crate::facts::{DroppedFlow, InetRef, PacketDrops, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket};
+use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket, of_tunnel};
 use crate::model::object::Object;
 use crate::model::{Model, words};
 use crate::rules::net::losses::of_measure;
@@ -57,6 +57,8 @@ pub(super) struct Losing<'m> {
     pub remote: SocketAddr,
     /// The namespace of its socket; none if the socket is not known.
     pub netns: Option<u32>,
+    /// It goes through the tunnel of this program, whose packets they are.
+    pub tunnel: Option<&'m ThreadRef>,
     /// It waits to be connected.
     pub connects: bool,
     /// What was dropped, most first.
@@ -74,10 +76,17 @@ pub(super) fn losing<'m>(
         if !is_open(end) {
             continue;
         }
+        let mut tunnel = None;
         let (mut dropped, socket, remote) = match &end.object {
             Object::Inet(ino) => {
                 let Some(socket) = measures.model.called.socket(*ino) else { continue };
-                (of_socket(measures.model, reason, socket), Some(socket), socket.remote)
+                let mut dropped = of_socket(measures.model, reason, socket);
+                if dropped.is_empty()
+                    && let Some((carrier, of_carrier)) = through_tunnel(measures, reason, socket)
+                {
+                    (tunnel, dropped) = (Some(carrier), of_carrier);
+                }
+                (dropped, Some(socket), socket.remote)
             }
             Object::DnsServer(Some(server), _) => {
                 (of_address(measures.model, reason, *server), None, *server)
@@ -92,9 +101,20 @@ pub(super) fn losing<'m>(
         }
         dropped.sort_by_key(|one| std::cmp::Reverse(one.flow.packets));
         let connects = connects(end, socket);
-        all.push(Losing { end: at, remote, netns: socket.map(|it| it.netns), connects, dropped });
+        let netns = socket.map(|it| it.netns);
+        all.push(Losing { end: at, remote, netns, tunnel, connects, dropped });
     }
     all
+}
+
+/// What is dropped of a tunnel's own packets is of everything that goes through it: of a socket on which nothing arrives.
+fn through_tunnel<'m>(
+    measures: &'m Measures<'m>,
+    reason: &str,
+    socket: &InetRef,
+) -> Option<(&'m ThreadRef, Vec<Dropped<'m>>)> {
+    let arrives = socket.state != TCP_SYN_SENT && measures.graph.undelivered(socket).is_none();
+    if arrives { None } else { of_tunnel(measures.model, reason, socket) }
 }
 
 /// Ends that wait for a connection, whether packets of it were seen to be dropped or not.
@@ -107,6 +127,7 @@ pub(super) fn connecting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<Lo
             end: at,
             remote: socket.remote,
             netns: Some(socket.netns),
+            tunnel: None,
             connects: true,
             dropped: Vec::new(),
         })
@@ -166,11 +187,14 @@ pub(super) fn of_namespace(model: &Model, netns: u32) -> String {
 pub(super) fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
     let addresses: BTreeSet<SocketAddr> = all.iter().map(|losing| losing.remote).collect();
     let what = if first.connects { "a connection to" } else { "an answer of" };
+    let by = first
+        .tunnel
+        .map_or_else(String::new, |by| format!(" through the tunnel of {}", words::who(by)));
     match addresses.len() {
-        0 | 1 => format!("for {what} {}", first.remote),
+        0 | 1 => format!("for {what} {}{by}", first.remote),
         n => {
             let others = words::count(n - 1, "other address", "other addresses");
-            format!("for {what} {} and {others}", first.remote)
+            format!("for {what} {} and {others}{by}", first.remote)
         }
     }
 }

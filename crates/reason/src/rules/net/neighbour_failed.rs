@@ -260,6 +260,7 @@ mod tests {
     /// The next hop of 192.0.2.1 is in a state.
     fn hop(state: u16) -> NextHop {
         NextHop {
+            kind: String::new(),
             netns: 1,
             destination: "192.0.2.1".parse().expect("an address"),
             gateway: None,

@@ -328,6 +328,7 @@ mod tests {
         let hop = |state| {
             let mut facts = connects(7, "10.0.0.1:40001");
             facts.push(fact(Body::NextHop(NextHop {
+                kind: String::new(),
                 netns: 1,
                 destination: "192.0.2.1".parse().expect("an address"),
                 gateway: None,

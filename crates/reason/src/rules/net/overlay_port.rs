@@ -277,6 +277,7 @@ mod tests {
     fn connects(of: Vec<Fact>) -> Vec<Fact> {
         let object = inet("tcp", 100, "192.168.9.1:40000", "192.168.9.2:80", 2);
         let hop = NextHop {
+            kind: String::new(),
             netns: 1,
             destination: "192.168.9.2".parse().expect("an address"),
             gateway: None,

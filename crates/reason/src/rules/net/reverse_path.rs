@@ -190,6 +190,7 @@ mod tests {
                 forwards: None,
             })),
             fact(Body::NextHop(NextHop {
+                kind: String::new(),
                 netns: 1,
                 destination: "192.0.2.1".parse().expect("an address"),
                 gateway: None,

@@ -13,7 +13,7 @@ use crate::graph::end::{End, EndKind};
 use crate::graph::undelivered::{UNHEARD, Undelivered};
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::model::{figures, words};
+use crate::model::{Model, figures, words};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::NOTICED;
 use crate::rules::net::ways_out::command_in;
@@ -124,6 +124,13 @@ impl Lost<'_> {
         stream.map_or(0, |stream| stream.change.retransmits)
     }
 
+    /// Nothing was sent within the look.
+    fn was_sent_before(&self, model: &Model) -> bool {
+        let turn = self.undelivered.state.turn.unwrap_or_default();
+        let sent_ago_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
+        model.look.end_ns.saturating_sub(sent_ago_ns) < model.look.begin_ns
+    }
+
     /// It was sent again once, and lately: the first time may have been a moment before.
     fn may_be_the_first(&self, measures: &Measures<'_>) -> bool {
         let turn = self.undelivered.state.turn.unwrap_or_default();
@@ -174,8 +181,11 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     };
     let again = lost.again(measures);
     let sent_again = match again {
-        0 => "sent before the look began".to_string(),
-        n => format!("sent again {} meanwhile", words::count(n as usize, "time", "times")),
+        0 if lost.was_sent_before(measures.model) => ", though sent before the look began".into(),
+        0 => String::new(),
+        n => {
+            format!(", though sent again {} meanwhile", words::count(n as usize, "time", "times"))
+        }
     };
     let bytes = figures::bytes(f64::from(lost.undelivered.bytes));
     let gone = "packets are lost on the way there or back, or nobody is there any more";
@@ -202,7 +212,7 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     Wording {
         title,
         text: format!(
-            "{} pass so. {bytes} are not acknowledged, though {sent_again}: {gone}.{}{long}",
+            "{} pass so. {bytes} are not acknowledged{sent_again}: {gone}.{}{long}",
             words::of_window(end.seconds, measures.wall_seconds()),
             whose_end(measures, lost),
         ),
