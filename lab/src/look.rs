@@ -317,7 +317,7 @@ impl Lab {
         laps: &mut Laps,
     ) -> Result<Look> {
         let figure = ctx.scratch.join("figure");
-        let spawn = load::command(ctx, asked.spec, &figure, true)?;
+        let spawn = counting_anew(ctx, asked, &figure)?;
         let quick = time(ctx, &spawn, Duration::from_secs(120))?;
         laps.lap("baseline");
         let injected = match asked.inject {
@@ -325,7 +325,7 @@ impl Lab {
             None => Injected::default(),
         };
         // The fault may have changed what the command is given.
-        let spawn = load::command(ctx, asked.spec, &figure, true)?;
+        let spawn = counting_anew(ctx, asked, &figure)?;
         let mut look = Look::default();
         if self.holdup.is_none() {
             let slow = time(ctx, &spawn, Duration::from_secs(120))?;
@@ -348,7 +348,7 @@ impl Lab {
         if let (Some(finding), true, None) = (first, right, &look.refused) {
             let limit = Duration::from_secs_f64(wall + 2.0);
             let has_figure = asked.scenario.must_hurt;
-            let mut spawn = load::command(ctx, asked.spec, &figure, true)?;
+            let mut spawn = counting_anew(ctx, asked, &figure)?;
             let mut measure = |ctx: &mut Ctx, variables: &Variables| {
                 spawn.environment.extend(variables.iter().cloned());
                 match time(ctx, &spawn, limit) {
@@ -404,6 +404,14 @@ enum Why {
 }
 
 /// Runs a command to its end; gives the seconds.
+/// The load as a command of its own. It counts from nothing: whoever finds a figure goes on with it, and has all done at once.
+fn counting_anew(ctx: &mut Ctx, asked: &Asked<'_>, figure: &Path) -> Result<Spawn> {
+    if figure.exists() {
+        std::fs::remove_file(figure).with_context(|| format!("remove {}", figure.display()))?;
+    }
+    load::command(ctx, asked.spec, figure, true)
+}
+
 fn time(ctx: &mut Ctx, spawn: &Spawn, limit: Duration) -> Result<f64> {
     let begin = Instant::now();
     let started = ctx.spawn(spawn)?;
