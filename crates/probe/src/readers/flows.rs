@@ -116,3 +116,65 @@ fn ends_of<'a>(
     }
     [sender, receiver]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::ThreadRef;
+
+    fn end(pid: u32, ino: u64, netns: u32, local: &str) -> Endpoint {
+        let process = ThreadRef { tid: pid, pid, start_ns: 0, comm: "vpn".into() };
+        let (local, remote) = (local.parse().unwrap(), "0.0.0.0:0".parse().unwrap());
+        let socket = InetRef { ino, netns, protocol: "udp".into(), local, remote, state: 7 };
+        Endpoint {
+            process,
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object: ObjectRef::Inet(socket),
+            unread: None,
+            output_stopped: false,
+            socket: None,
+        }
+    }
+
+    fn ends(all: &[Endpoint]) -> [Vec<u32>; 2] {
+        let flow = DroppedFlow {
+            protocol: "udp".into(),
+            from: "10.0.0.1:1194".parse().unwrap(),
+            to: "10.0.0.2:1194".parse().unwrap(),
+            packets: 1,
+            first_ns: 0,
+            last_ns: 0,
+            socket_ino: 0,
+            sender: None,
+            receiver: None,
+        };
+        let mut by_pair: BTreeMap<Pair, Vec<&Endpoint>> = BTreeMap::new();
+        for end in all {
+            if let ObjectRef::Inet(socket) = &end.object {
+                let pair = (socket.protocol.clone(), socket.local, socket.remote);
+                by_pair.entry(pair).or_default().push(end);
+            }
+        }
+        let pids = |all: Vec<&Endpoint>| all.iter().map(|end| end.process.pid).collect();
+        ends_of(&flow, None, &by_pair).map(pids)
+    }
+
+    #[test]
+    fn of_sockets_with_the_same_address_nothing_says_whose_a_packet_is() {
+        let one = end(5, 50, 1, "0.0.0.0:1194");
+        let both = [one.clone(), end(6, 60, 2, "0.0.0.0:1194")];
+        assert_eq!(ends(&both), [vec![5, 6], vec![5, 6]]);
+        let all: Vec<&Endpoint> = both.iter().collect();
+        assert!(only(&all).is_none() && only(&all[..1]).is_some());
+        assert_eq!(ends(&[one]), [const { Vec::<u32>::new() }; 2], "nobody sends to himself from elsewhere");
+    }
+
+    #[test]
+    fn a_socket_with_its_own_address_is_the_one_end_of_it() {
+        let all = [end(5, 50, 1, "10.0.0.1:1194"), end(6, 60, 2, "0.0.0.0:1194")];
+        assert_eq!(ends(&all), [vec![5], vec![6]]);
+    }
+}

@@ -108,7 +108,15 @@ pub struct InetRef {
     pub state: u8,
 }
 
+/// Asks to be connected (include/net/tcp_states.h).
+pub const TCP_SYN_SENT: u8 = 2;
+
 impl InetRef {
+    /// It asks to be connected, and was not answered yet.
+    pub fn is_connecting(&self) -> bool {
+        self.state == TCP_SYN_SENT
+    }
+
     /// It speaks TCP, on one path or on several: who listens by MPTCP accepts connections of TCP.
     pub fn is_tcp(&self) -> bool {
         matches!(self.protocol.as_str(), "tcp" | "mptcp")

@@ -401,6 +401,12 @@ impl<'a> Chains<'a> {
         ways::responsible(&Waiter { index: &self.index, wait, within, asker }, owed)
     }
 
+    /// Of who is in the chain already: another thread of theirs may be the one that is to write.
+    fn beside(&self, of: &ThreadRef, wait: &WaitSpan, within: (Ns, Ns)) -> Option<ThreadRef> {
+        let is_for_any = wait.class == WaitClass::PipeRead;
+        is_for_any.then(|| fed_from_elsewhere(&self.index, of.pid, within)).flatten()
+    }
+
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let asker = walk.links.last().map(|link| link.who.pid);
@@ -443,14 +449,8 @@ impl<'a> Chains<'a> {
         let meets = |next: &ThreadRef| {
             self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };
-        // Another thread of theirs may be the one that writes.
-        let beside = |next: &ThreadRef| {
-            let other = fed_from_elsewhere(&self.index, next.pid, (from, to));
-            let is_other = |other: &ThreadRef| wait.class == WaitClass::PipeRead && !meets(other);
-            other.filter(is_other)
-        };
         let next = next.map(|next| match meets(&next) {
-            true => beside(&next).unwrap_or(next),
+            true => self.beside(&next, wait, (from, to)).filter(|it| !meets(it)).unwrap_or(next),
             false => next,
         });
         let circle = next.as_ref().is_some_and(meets);

@@ -16,7 +16,7 @@
 use crate::facts::*;
 use crate::model::Model;
 use crate::threshold::Threshold;
-use crate::waits::poll_intent::{DNS_PORT, TCP_SYN_SENT};
+use crate::waits::poll_intent::DNS_PORT;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -331,7 +331,7 @@ pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
 
 /// It was asked for, and the other end has said nothing.
 fn is_being_made(socket: &InetRef) -> bool {
-    socket.is_tcp() && socket.state == TCP_SYN_SENT && socket.remote.port() != 0
+    socket.is_tcp() && socket.is_connecting() && socket.remote.port() != 0
 }
 
 /// Of a connection on which only one end has ever sent data: that one. A question that was sent as soon as the connection was there

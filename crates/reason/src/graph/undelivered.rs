@@ -137,14 +137,17 @@ mod tests {
             }
             Fact { at_ns, ..near }
         };
-        let is = |sent_ms: u32| {
-            let sights = vec![sight(0, 1), sight(sent_ms, LOOK_NS)];
+        let seen = |first_ns: Ns, sent_ms: u32| {
+            let sights = vec![sight(0, first_ns), sight(sent_ms, LOOK_NS)];
             let Observed { model, .. } =
                 Observed::new([crate::rules::scenes::host(), sights].concat());
             assert_eq!(model.held.endpoints_before.len(), 1);
             model.held.endpoints.iter().any(|end| Undelivered::of(&model, end).is_some())
         };
+        let is = |sent_ms: u32| seen(1, sent_ms);
         assert!(!is(400), "it was sent within the look, and once");
         assert!(is(9_000));
+        let lately_ns = LOOK_NS - 100_000_000;
+        assert!(seen(lately_ns, 400), "the sight before says nothing: nothing was sent since");
     }
 }

@@ -6,7 +6,6 @@
 use super::object::FileKey;
 use super::terminal::Terminal;
 use crate::facts::*;
-use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::HashMap;
 
 /// Names of objects by their identity.
@@ -30,7 +29,7 @@ impl Called {
             }
             ObjectRef::Inet(socket) => {
                 let known = self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
-                if known.state == TCP_SYN_SENT {
+                if known.is_connecting() {
                     // It may be connected by now.
                     known.state = socket.state;
                 }

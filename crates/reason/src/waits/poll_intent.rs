@@ -17,8 +17,6 @@ use crate::waits::WaitClass;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-/// TCP states (include/net/tcp_states.h) in which a connection is being made.
-pub const TCP_SYN_SENT: u8 = 2;
 /// The port that name servers listen at (RFC 1035).
 pub const DNS_PORT: u16 = 53;
 /// A socket that accepts connections.
@@ -116,7 +114,7 @@ impl Accepted {
     }
 
     fn inet(&self, socket: &InetRef, room: bool) -> Option<WaitClass> {
-        if socket.is_tcp() && socket.state == TCP_SYN_SENT {
+        if socket.is_tcp() && socket.is_connecting() {
             return Some(WaitClass::SocketConnect);
         }
         let connected = socket.remote.port() != 0;
@@ -174,7 +172,7 @@ mod tests {
     fn a_connection_that_is_being_made_and_one_without_room_are_distinguished() {
         let accepted = Accepted::default();
         let at = |state| polled(socket("10.0.0.1:41000", "10.0.0.2:80", state), true);
-        assert_eq!(accepted.class(&at(TCP_SYN_SENT)), Some(WaitClass::SocketConnect));
+        assert_eq!(accepted.class(&at(crate::facts::TCP_SYN_SENT)), Some(WaitClass::SocketConnect));
         assert_eq!(accepted.class(&at(1)), Some(WaitClass::SocketWrite));
     }
 

@@ -7,7 +7,7 @@ use super::waits::process_of;
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN, TCP_SYN_SENT};
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -195,7 +195,8 @@ impl<'a> Connections<'a> {
 
     /// Whether a socket still asks to be connected, and had to ask again: nothing has come back.
     pub(in crate::graph) fn asks_in_vain(&self, socket: &InetRef) -> bool {
-        let asks = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.state == TCP_SYN_SENT);
+        let asks =
+            |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.is_connecting());
         let again = |end: &&Endpoint| end.socket.as_ref().is_some_and(|it| it.retransmits > 0);
         self.endpoints_on(socket.ino).iter().any(|end| asks(end) && again(end))
     }

@@ -15,7 +15,6 @@ use crate::rules::wording::Severity;
 use crate::rules::{Losses, Match};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -113,7 +112,7 @@ fn through_tunnel<'m>(
     reason: &str,
     socket: &InetRef,
 ) -> Option<(&'m ThreadRef, Vec<Dropped<'m>>)> {
-    let arrives = socket.state != TCP_SYN_SENT && measures.graph.undelivered(socket).is_none();
+    let arrives = !socket.is_connecting() && measures.graph.undelivered(socket).is_none();
     if arrives { None } else { of_tunnel(measures.model, reason, socket) }
 }
 
@@ -159,7 +158,7 @@ fn by_clock<'m>(measures: &'m Measures<'m>, end: &End, reason: &str) -> Option<D
 
 /// An event loop connects without waiting.
 fn connects(end: &End, socket: Option<&InetRef>) -> bool {
-    end.class == WaitClass::SocketConnect || socket.is_some_and(|it| it.state == TCP_SYN_SENT)
+    end.class == WaitClass::SocketConnect || socket.is_some_and(|it| it.is_connecting())
 }
 
 /// What these lose altogether; none if it is a moment.

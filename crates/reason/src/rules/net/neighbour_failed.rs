@@ -22,7 +22,6 @@ use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -129,7 +128,7 @@ fn waited_for<'m>(
     let what = match end.class {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
-        WaitClass::SocketRead if socket.state == TCP_SYN_SENT => For::Connection,
+        WaitClass::SocketRead if socket.is_connecting() => For::Connection,
         WaitClass::SocketRead => For::Data,
         WaitClass::SocketWrite => For::Room,
         _ => return None,

@@ -22,7 +22,6 @@ use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -96,7 +95,7 @@ fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
     let what = match end.class {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
-        WaitClass::SocketRead if socket.state == TCP_SYN_SENT => For::Connection,
+        WaitClass::SocketRead if socket.is_connecting() => For::Connection,
         WaitClass::SocketRead if somebody_asked(measures) => For::Data,
         _ => return None,
     };

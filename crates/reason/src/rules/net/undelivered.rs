@@ -23,7 +23,6 @@ use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -90,7 +89,7 @@ fn lost<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Lost<'m>> {
     if !is_open || end.longest_seconds < UNHEARD.ns() as f64 / 1e9 {
         return None;
     }
-    let socket = measures.model.called.socket(ino).filter(|it| it.state != TCP_SYN_SENT)?;
+    let socket = measures.model.called.socket(ino).filter(|it| !it.is_connecting())?;
     let undelivered = measures.graph.undelivered(socket)?;
     // Who does not accept them is another matter.
     let graph = &measures.graph;

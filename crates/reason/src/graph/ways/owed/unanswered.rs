@@ -47,11 +47,11 @@ pub(super) fn awaited_since(index: &Index<'_>, wait: &WaitSpan, to: Ns, from: Ns
 
 #[cfg(test)]
 mod tests {
+    use crate::facts::TCP_SYN_SENT;
     use crate::facts::*;
     use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
     use crate::rules::net::scenes::inet;
     use crate::rules::scenes::{LOOK_NS, endpoint};
-    use crate::waits::poll_intent::TCP_SYN_SENT;
 
     /// Thread 10 waits for events; its process has a connection that is still being made, or one that is quiet.
     fn connection(state: u8) -> (&'static str, Option<u32>) {
