@@ -169,7 +169,11 @@ mod tests {
         assert_eq!(ends(&both), [vec![5, 6], vec![5, 6]]);
         let all: Vec<&Endpoint> = both.iter().collect();
         assert!(only(&all).is_none() && only(&all[..1]).is_some());
-        assert_eq!(ends(&[one]), [const { Vec::<u32>::new() }; 2], "nobody sends to himself from elsewhere");
+        assert_eq!(
+            ends(&[one]),
+            [const { Vec::<u32>::new() }; 2],
+            "nobody sends to himself from elsewhere"
+        );
     }
 
     #[test]
