@@ -17,7 +17,7 @@ pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, question_of};
 use super::relayed::{self, Relayed};
-use super::serving::{fed_from_elsewhere, serving_since};
+use super::serving::serving_since;
 use super::wakers;
 use super::ways;
 use super::ways::held::child::waits_for_any_child;
@@ -401,12 +401,6 @@ impl<'a> Chains<'a> {
         ways::responsible(&Waiter { index: &self.index, wait, within, asker }, owed)
     }
 
-    /// Of who is in the chain already: another thread of theirs may be the one that is to write.
-    fn beside(&self, of: &ThreadRef, wait: &WaitSpan, within: (Ns, Ns)) -> Option<ThreadRef> {
-        let is_for_any = wait.class == WaitClass::PipeRead;
-        is_for_any.then(|| fed_from_elsewhere(&self.index, of.pid, within)).flatten()
-    }
-
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let asker = walk.links.last().map(|link| link.who.pid);
@@ -449,10 +443,6 @@ impl<'a> Chains<'a> {
         let meets = |next: &ThreadRef| {
             self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };
-        let next = next.map(|next| match meets(&next) {
-            true => self.beside(&next, wait, (from, to)).filter(|it| !meets(it)).unwrap_or(next),
-            false => next,
-        });
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
         let circle_counts = circle && !matches!(wait.class, WaitClass::Idle | WaitClass::Timer);

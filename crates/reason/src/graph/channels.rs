@@ -6,15 +6,43 @@ use super::debts::Debt;
 use super::index::Index;
 use super::index::waits::process_of;
 use super::parallel::last_of_several;
-use super::serving::chosen;
+use super::serving::{chosen, fed_from_elsewhere};
 use super::undelivered::UNHEARD;
 use super::wakers::{by_kernel_thread, carrier, waker};
 use crate::facts::*;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
-/// Who may read what a wait writes, or write what it reads.
+/// Who may read what a wait writes, or write what it reads. Any thread of who has the other end may be the one that is to write: not one that
+/// waits for the waiter's own output or end, where another is fed from elsewhere.
 pub(super) fn pipe_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
+    let found = at_other_end(index, wait, reader)?;
+    let within = (wait.begin_ns, wait.end_ns);
+    if !reader && waits_for_process_of(index, &found, wait) {
+        return fed_from_elsewhere(index, found.pid, within).or(Some(found));
+    }
+    Some(found)
+}
+
+/// Whether a thread waits for most of a wait for what the waiter's own process is to write to a pipe, or for its end.
+fn waits_for_process_of(index: &Index<'_>, thread: &ThreadRef, wait: &WaitSpan) -> bool {
+    let writes = |ino: u64| {
+        let mut ends = index.connections.endpoints_on(ino).iter();
+        ends.any(|end| end.writable && end.process.pid == wait.thread.pid)
+    };
+    let is_child = index.families.parent_of(wait.thread.pid) == Some(thread.pid);
+    let is_it = |other: &&WaitSpan| match (other.class, &other.place.object) {
+        (WaitClass::PipeRead, Some(ObjectRef::Pipe { ino })) => writes(*ino),
+        (WaitClass::Child, _) => is_child,
+        _ => false,
+    };
+    let waits = index.waits.within(thread, wait.begin_ns, wait.end_ns).iter().filter(is_it);
+    let ns: Ns = waits.map(|other| other.within_ns(wait.begin_ns, wait.end_ns)).sum();
+    ns * 2 > wait.end_ns.saturating_sub(wait.begin_ns)
+}
+
+/// Of all who have the other end, the thread that matters.
+fn at_other_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
     let Some(ObjectRef::Pipe { ino }) = &wait.place.object else {
         // A signal or a terminal may end it too, by way of a kernel thread.
         return waker(index, wait).filter(|_| !by_kernel_thread(wait));
@@ -112,4 +140,39 @@ pub(super) fn sender(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         _ => socket_peer(index, wait),
     };
     found.filter(|thread| thread.pid != 0 && !index.model.threads.is_same(thread, &wait.thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::ways::scenes::{NO_ARGS, led, place, stands};
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{endpoint, thread};
+
+    /// A parent of two threads, and its child, which reads what one of them is to write.
+    fn family(other: Fact) -> Vec<Fact> {
+        let pipe = |ino: u64| ObjectRef::Pipe { ino };
+        let end = |pid: u32, ino: u64, writes: bool| {
+            let mut end = endpoint(pid, "git", pipe(ino));
+            if let Body::Endpoint(own) = &mut end.body {
+                (own.readable, own.writable) = (!writes, writes);
+            }
+            end
+        };
+        let reads = |pid: u32, ino: u64| {
+            stands(thread(pid, "git"), place("read", NO_ARGS, Some(pipe(ino))))
+        };
+        let ends = [end(20, 7, true), end(20, 8, false), end(10, 7, false), end(10, 8, true)];
+        [reads(10, 7), reads(20, 8), other].into_iter().chain(ends).collect()
+    }
+
+    #[test]
+    fn of_a_parent_that_reads_its_child_the_thread_that_feeds_it_is_next() {
+        let fed = inet("tcp", 9, "10.0.0.1:40000", "10.0.0.2:9418", 1);
+        let feeder = ThreadRef { tid: 21, ..thread(20, "git") };
+        let feeds = stands(feeder.clone(), place("recvfrom", NO_ARGS, Some(fed)));
+        assert_eq!(led(family(feeds)).1, Some(21));
+        let rests = stands(feeder, place("nanosleep", NO_ARGS, None));
+        assert_eq!(led(family(rests)).1, Some(20), "nobody else is to write");
+    }
 }

@@ -143,7 +143,10 @@ pub(super) fn fed_from_elsewhere(
         is_stalled(wait.class)
             || matches!(
                 wait.class,
-                WaitClass::SocketRead | WaitClass::SocketConnect | WaitClass::Dns
+                WaitClass::SocketRead
+                    | WaitClass::SocketConnect
+                    | WaitClass::UnixRead
+                    | WaitClass::Dns
             )
     };
     let fed_ns = |thread: &ThreadRef| -> Ns {
