@@ -195,7 +195,7 @@ def java_park(s):
     server, port = java_server(s)
     yield run(curl(port, "/unpark"), HEALTHY, "twin")
     truth = Truth(end=("lock", "sleep"), who=(server.pid, "java", "pool"), unseen=True,
-                  code=("lock.monitor", "lock.futex") + PEER,
+                  code=("lock.monitor",),
                   culprit=(server.pid,))
     busy = s.waiting(curl(port, f"/park={s.seconds(2.8, 3.5)}"), 0.3)
     yield run(curl(port, "/unpark"), truth, wall=1)
