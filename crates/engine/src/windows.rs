@@ -28,7 +28,7 @@ pub struct Looked {
     pub report: Report,
     /// Its facts.
     pub recording: Recorded,
-    /// What the wall clock is ahead of the monotonic one as it begins, nanoseconds: another one than before if somebody has set it.
+    /// What the wall clock is ahead of CLOCK_BOOTTIME as it begins, nanoseconds: another one than before if somebody has set it.
     pub unix_offset_ns: i64,
 }
 

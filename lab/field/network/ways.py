@@ -123,10 +123,10 @@ def way_does_not_pass(s):
     way = Way(s)
     server, port = slow_http(s, 0.01, inside=way.server, host=way.address)
     url = f"http://{way.address}:{port}/now"
-    ftp = ["curl", "-s", "--connect-timeout", "4", url]
-    yield run(ftp, HEALTHY, "twin", inside=way.client)
+    fetch = ["curl", "-s", "--connect-timeout", "4", url]
+    yield run(fetch, HEALTHY, "twin", inside=way.client)
     clients = {
-        "curl": ftp,
+        "curl": fetch,
         "nc": ["timeout", "4", tool("nc"), "-z", way.address, str(port)],
         "psql": ["timeout", "4", "psql", "-h", way.address, "-p", str(port), "-c", "select 1"],
         "ssh": ["ssh", "-F", "none", "-o", "ConnectTimeout=4", "-o", "BatchMode=yes", "-p", str(port), f"root@{way.address}"],

@@ -54,7 +54,7 @@ class Way:
         return int(values[names.index(name)])
 
     def narrow(self, mtu):
-        """The router's link to the client takes only short packets: (undo, culprit)."""
+        """The router's link to the client takes only short packets; who is to blame, as below."""
         self.ip(f"-n {self.router} link set {self.near_if} mtu {mtu}")
         return f"MTU of {self.near_if}"
 

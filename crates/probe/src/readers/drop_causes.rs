@@ -1,9 +1,9 @@
 //! What packets were dropped by, where the reason alone does not say who is behind it: rules of the packet filter, and who has a
 //! tun or tap device open.
 //!
-//! Both are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a tun device: a
-//! dump of all rules of a host, or a walk over all descriptors, is too much for a look that has no use for it. Must not: say which rule it was, change anything, or open a file
-//! but of /proc.
+//! Both are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a
+//! tun device: a dump of all rules of a host, or a walk over all descriptors, is too much for a look that has no use for it. Must
+//! not: say which rule it was, change anything, or open a file but of /proc.
 //!
 //! Edit together: netlink/nftables.rs (what a rule says), events.rs (what was dropped).
 

@@ -93,28 +93,24 @@ fn ends_of<'a>(
         });
         found.unwrap_or_default()
     };
-    let own = |is: fn(&InetRef) -> SocketAddr, address: SocketAddr| {
-        by_ino.filter(|endpoint| {
-            matches!(&endpoint.object, ObjectRef::Inet(socket) if is(socket).port() == address.port())
-        })
+    let is_at = |socket: &InetRef, address: SocketAddr| {
+        let is_any = socket.local.ip().is_unspecified();
+        socket.local.port() == address.port() && (is_any || socket.local.ip() == address.ip())
     };
-    let end = |own: Option<&'a Endpoint>, local: SocketAddr, remote: SocketAddr| match own {
+    let own = |address: SocketAddr| {
+        by_ino.filter(|endpoint| matches!(&endpoint.object, ObjectRef::Inet(socket) if is_at(socket, address)))
+    };
+    let end = |local: SocketAddr, remote: SocketAddr| match own(local) {
         Some(own) => vec![own],
         None => of(local, remote),
     };
-    let [mut sender, mut receiver] = [(flow.from, flow.to), (flow.to, flow.from)]
-        .map(|(local, remote)| end(own(|socket| socket.local, local), local, remote));
-    // Two ends are two sockets.
-    let is_same = |one: &&Endpoint, other: &&Endpoint| one.object_ino() == other.object_ino();
-    if let ([one], [other]) = (&*sender, &*receiver)
-        && is_same(one, other)
-    {
-        match by_ino.is_some() {
-            true => receiver.clear(),
-            false => (sender, receiver) = (Vec::new(), Vec::new()),
-        }
+    let [sender, receiver] = [end(flow.from, flow.to), end(flow.to, flow.from)];
+    // Two ends are two sockets: of one that may be either nothing says which.
+    let is_same = |one: &Endpoint, other: &Endpoint| one.object_ino() == other.object_ino();
+    match (&*sender, &*receiver) {
+        ([one], [other]) if is_same(one, other) => [Vec::new(), Vec::new()],
+        _ => [sender, receiver],
     }
-    [sender, receiver]
 }
 
 #[cfg(test)]

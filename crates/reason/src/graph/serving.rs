@@ -132,8 +132,8 @@ pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -
         .sum()
 }
 
-/// The thread of a process that waits for a connection or a disk for most of a time: whatever else the process waits for, any of its threads
-/// may be the one that is to write to a pipe.
+/// The thread of a process that waits on a socket, or is stopped, for most of a time: whatever else the process waits for, any of its
+/// threads may be the one that is to write to a pipe.
 pub(super) fn fed_from_elsewhere(
     index: &Index<'_>,
     pid: u32,

@@ -87,7 +87,12 @@ pub fn of_tunnel<'m>(
         let is_any = own.local.ip().is_unspecified();
         own.local.port() == address.port() && (is_any || canonical(own.local) == canonical(address))
     };
+    // An address of all is another program's too, where the socket is known.
+    let is_others = |by: &Option<ThreadRef>| by.as_ref().is_some_and(|by| by.pid != carrier.pid);
     let is_of = |flow: &DroppedFlow| {
+        if is_others(&flow.sender) && is_others(&flow.receiver) {
+            return false;
+        }
         let mut own = own.iter().filter(|own| own.protocol == flow.protocol);
         own.any(|own| is_at(own, flow.from) || is_at(own, flow.to))
     };

@@ -44,9 +44,10 @@ impl Look {
         self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9
     }
 
-    /// What the wall clock is ahead of the monotonic one as the look begins, nanoseconds.
+    /// What the wall clock is ahead of the one that goes on while the host is suspended (CLOCK_BOOTTIME), nanoseconds: another only where the
+    /// wall clock was set.
     pub fn unix_offset_ns(&self) -> i64 {
-        self.begin_unix_ns as i64 - self.begin_ns as i64
+        self.begin_unix_ns as i64 - self.begin_ns as i64 - self.host.boot_offset_ns as i64
     }
 
     /// When the window ended, as far as that is in.

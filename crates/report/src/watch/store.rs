@@ -51,7 +51,7 @@ pub(super) struct State {
     /// Of which start of the host that is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// What the wall clock was ahead of the monotonic one, nanoseconds.
+    /// What the wall clock was ahead of CLOCK_BOOTTIME, nanoseconds.
     pub unix_offset_ns: i64,
 }
 
