@@ -3,7 +3,7 @@
 //! A wait counts as lost to a drop if packets of its very socket were dropped for that reason within the look, and it lasted as long as
 //! a lost packet costs. Must not: say whose fault a drop is.
 
-use crate::facts::{DroppedFlow, InetRef, PacketDrops, ThreadRef};
+use crate::facts::{DroppedFlow, InetRef, ObjectRef, PacketDrops, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket, of_tunnel};
@@ -112,8 +112,16 @@ fn through_tunnel<'m>(
     reason: &str,
     socket: &InetRef,
 ) -> Option<(&'m ThreadRef, Vec<Dropped<'m>>)> {
-    let arrives = !socket.is_connecting() && measures.graph.undelivered(socket).is_none();
-    if arrives { None } else { of_tunnel(measures.model, reason, socket) }
+    let undelivered = measures.graph.undelivered(socket);
+    if !socket.is_connecting() && undelivered.is_none() {
+        return None;
+    }
+    // Of an answer that is lost its sender's end is the one whose way was asked about.
+    let of_sender = || match &undelivered?.sender.object {
+        ObjectRef::Inet(sender) => of_tunnel(measures.model, reason, sender),
+        _ => None,
+    };
+    of_tunnel(measures.model, reason, socket).or_else(of_sender)
 }
 
 /// Ends that wait for a connection, whether packets of it were seen to be dropped or not.
