@@ -212,15 +212,15 @@ fn daemons(results: &Results) -> String {
     let Some(first) = results.daemons.first() else { return text };
     let _ = writeln!(
         text,
-        "\nALL THE TIME on an idle host, {} sleeping threads, {} cgroups\n  {:<16} {:>9} {:>12} {:>12} {:>14}",
+        "\nALL THE TIME on an idle host, {} sleeping threads, {} cgroups\n  {:<26} {:>9} {:>12} {:>12} {:>14}",
         first.threads, first.cgroups, "", "of a core", "in the kernel", "resident", "write(2)/hour"
     );
     for it in &results.daemons {
         let _ = match &it.refusal {
-            Some(why) => writeln!(text, "  {:<16} no figure: {}", it.name, cut(why, WIDTH - 30)),
+            Some(why) => writeln!(text, "  {:<26} no figure: {}", it.name, cut(why, WIDTH - 30)),
             None => writeln!(
                 text,
-                "  {:<16} {:>7.3} % {:>10.3} % {:>12} {:>14}",
+                "  {:<26} {:>7.3} % {:>10.3} % {:>12} {:>14}",
                 it.name,
                 it.share() * 100.0,
                 it.bpf_seconds / it.seconds.max(1e-9) * 100.0,

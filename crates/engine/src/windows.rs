@@ -57,9 +57,12 @@ impl Windows {
         Ok(Self { session: Some(session), target, seconds, least_wait_ns: 0, stop })
     }
 
-    /// Of the windows that begin from now on, the length.
+    /// The length of windows from now on, of the one that goes on too.
     pub fn set_seconds(&mut self, seconds: f64) {
         self.seconds = seconds;
+        if let Some(session) = &mut self.session {
+            session.set_seconds(seconds);
+        }
     }
 
     /// From now on waits shorter than this are only counted, where looking is to take less; 0: as few as there must be.

@@ -12,10 +12,11 @@
 //! Edit together: parts.rs (what goes to which column).
 
 use super::parts::{COLUMNS, Column, Exchange, Key, Memory, subject};
-use holdup_reason::facts::{Fact, ObjectRef, ThreadRef};
+use holdup_reason::facts::{Body, Fact, ObjectRef, ThreadRef};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::mem::{Discriminant, discriminant};
 
 /// Facts of one block.
 pub(super) const ROWS_MAX: usize = 16_384;
@@ -68,6 +69,10 @@ pub(super) struct Packer {
     memory: Memory,
     out: Out,
     templates: HashMap<Vec<u8>, u32>,
+    /// The templates by number, each as a fact, and the length of its text; and the last of each kind.
+    bare: Vec<Fact>,
+    template_bytes: Vec<usize>,
+    recent: HashMap<Discriminant<Body>, u32>,
     /// What taking a fact apart for its template remembers: nothing that matters.
     blank: Memory,
     text: Vec<u8>,
@@ -126,26 +131,36 @@ impl Packer {
     fn add_parts(&mut self, mut fact: Fact, thread: u32) -> Result<(), Damage> {
         let mut bare = fact.clone();
         let Ok(()) = self.blank.pass(&mut bare, Key { thread: 0, template: 0 }, &mut Blank);
+        let guess = self.memory.template(thread);
+        let kind = discriminant(&bare.body);
+        let recent = self.recent.get(&kind).copied();
+        let is_it = |known: &u32| self.bare.get(*known as usize) == Some(&bare);
+        // To compare two facts takes a fraction of writing one as text.
+        let template = match guess.into_iter().chain(recent).find(is_it) {
+            Some(known) => known,
+            None => self.template_of(bare)?,
+        };
+        self.recent.insert(kind, template);
+        self.unpacked_bytes += self.template_bytes[template as usize];
+        put(self.out.column(Column::Template), code(guess, template));
+        self.memory.remember(thread, template);
+        self.memory.pass(&mut fact, Key { thread, template }, &mut self.out)
+    }
+
+    /// The number of a template by its text, which is stored if it has none yet.
+    fn template_of(&mut self, bare: Fact) -> Result<u32, Damage> {
         self.text.clear();
         // As a fact: text of bodies by themselves would be a second reader and writer of every kind.
         write_line(&bare, &mut self.text)?;
-        let template = match self.templates.get(&self.text) {
-            Some(known) => *known,
-            None => {
-                let fresh = self.templates.len() as u32;
-                self.out.column(Column::Templates).extend_from_slice(&self.text);
-                self.templates.insert(self.text.clone(), fresh);
-                fresh
-            }
-        };
-        self.unpacked_bytes += self.text.len();
-        let code = match self.memory.template(thread) {
-            Some(guess) if guess == template => 0,
-            _ => u64::from(template) + 1,
-        };
-        put(self.out.column(Column::Template), code);
-        self.memory.remember(thread, template);
-        self.memory.pass(&mut fact, Key { thread, template }, &mut self.out)
+        if let Some(known) = self.templates.get(&self.text) {
+            return Ok(*known);
+        }
+        let fresh = self.templates.len() as u32;
+        self.out.column(Column::Templates).extend_from_slice(&self.text);
+        self.templates.insert(self.text.clone(), fresh);
+        self.bare.push(bare);
+        self.template_bytes.push(self.text.len());
+        Ok(fresh)
     }
 
     fn remembers_too_much(&self) -> bool {

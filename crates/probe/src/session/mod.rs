@@ -115,12 +115,19 @@ impl Session {
         self.ticks.rate.threshold.set_least(least_ns);
     }
 
+    /// The window ends so many seconds after it began; if that is over already, at once.
+    pub fn set_seconds(&mut self, seconds: f64) {
+        let begin_ns = self.look.window.begin_ns;
+        self.look.window.end_ns = Some(begin_ns + (seconds.max(0.0) * 1e9) as Ns);
+    }
+
     fn of(opened: opening::Opened, seconds: Option<f64>, stop: Arc<AtomicBool>) -> Self {
-        let opening::Opened { walks, mut look, ticks, watched, facts, refused, granted } = opened;
-        let begin_ns = look.window.begin_ns;
-        look.window.end_ns = seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns);
+        let opening::Opened { walks, look, ticks, watched, facts, refused, granted } = opened;
         let course = Course::Opened;
-        Self { walks, look, ticks, watched, stop, opening: facts, course, refused, granted }
+        let mut session =
+            Self { walks, look, ticks, watched, stop, opening: facts, course, refused, granted };
+        seconds.into_iter().for_each(|seconds| session.set_seconds(seconds));
+        session
     }
 
     /// Begins the window, and lets the command go: not before the caller reads, and so has caught the signals that

@@ -127,7 +127,8 @@ impl Named {
     fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::read(self.config.as_deref())?;
         if let Some(window) = self.window {
-            settings.window = window;
+            // Who wants short windows wants them always.
+            (settings.window, settings.quiet_window) = (window, window);
         }
         // systemd names the folder that it made for the unit.
         let of_unit = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
@@ -234,7 +235,9 @@ impl Watch {
                     is_asked |= keep.swap(false, Ordering::Relaxed);
                 })?;
                 let Some(looked) = looked else { return Ok(()) };
+                let is_anybody = !looked.report.findings.is_empty();
                 let (seconds, spent) = self.window(looked);
+                self.pace.held_up(seconds, is_anybody);
                 self.asked_for(is_asked)?;
                 if std::mem::take(&mut has_loaded) {
                     self.pace.loaded(seconds, spent);
@@ -404,7 +407,7 @@ impl Watch {
 
     /// Of a window.
     fn length(&self) -> Duration {
-        self.pace.length_of(self.settings.window)
+        self.pace.length_of(self.settings.window, self.settings.quiet_window)
     }
 
     /// Says from which length on waits are reported now, and how long windows are, if that has changed.

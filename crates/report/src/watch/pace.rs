@@ -7,6 +7,10 @@
 //! those go first. Whoever takes a little too much rests a little: one window in two, as it was, lost half of what happens for a tenth too
 //! much, and to load the programs for each took more than a window does. Pure.
 //!
+//! Where nobody was held up for a while windows are longer too: nearly all that looking takes there is taken at a window's end, and what is over
+//! at once is found in a longer one as well (reason's measure/moment.rs). The first finding, a note as well, brings the shorter ones back at
+//! once: only what begins on a host that was quiet is said later, by the difference.
+//!
 //! Edit together: docs/watch.md.
 
 use std::collections::VecDeque;
@@ -22,6 +26,8 @@ const REST_SECONDS_MAX: f64 = 3600.0;
 /// longer windows. The longest wait is a fraction of the shortest moment that counts (reason's measure/moment.rs).
 const LEVELS: [(u64, u32); 5] =
     [(0, 1), (4_000_000, 1), (16_000_000, 1), (64_000_000, 1), (64_000_000, 2)];
+/// Nobody was held up for so long: the host is quiet.
+const QUIET_SECONDS: f64 = 60.0;
 /// No window is made longer than this: what is said comes at its end.
 const WINDOW_MAX: Duration = Duration::from_secs(60);
 /// More is reported again once looking took less than this part of what it may.
@@ -36,11 +42,18 @@ pub(super) struct Pace {
     stretch: (f64, f64),
     /// Index of [`LEVELS`].
     level: usize,
+    /// For how long nobody was held up.
+    quiet_seconds: f64,
     /// By which price it was last decided, in percent of a CPU.
     decided_percent: f64,
 }
 
 impl Pace {
+    /// Takes whether somebody was held up in a window of this length.
+    pub(super) fn held_up(&mut self, seconds: f64, is_anybody: bool) {
+        self.quiet_seconds = if is_anybody { 0.0 } else { self.quiet_seconds + seconds };
+    }
+
     /// Takes the first window after the programs were loaded.
     pub(super) fn loaded(&mut self, seconds: f64, spent_seconds: f64) {
         self.stretch = (seconds, spent_seconds);
@@ -97,9 +110,15 @@ impl Pace {
         LEVELS[self.level].0
     }
 
-    /// How long a window is that is to be so long.
-    pub(super) fn length_of(&self, window: Duration) -> Duration {
-        (window * LEVELS[self.level].1).min(window.max(WINDOW_MAX))
+    /// How long a window is that is to be so long, and `quiet` on a quiet host.
+    pub(super) fn length_of(&self, window: Duration, quiet: Duration) -> Duration {
+        let length = (window * LEVELS[self.level].1).min(window.max(WINDOW_MAX));
+        if self.is_quiet() { length.max(quiet) } else { length }
+    }
+
+    /// Nobody was held up for a while.
+    fn is_quiet(&self) -> bool {
+        self.quiet_seconds >= QUIET_SECONDS
     }
 
     /// The price by which it was last decided, in percent of a CPU.
@@ -123,6 +142,7 @@ mod tests {
     use super::*;
 
     const WINDOW: Duration = Duration::from_secs(10);
+    const QUIET: Duration = Duration::from_secs(30);
     const BUDGET: f64 = 2.0;
 
     /// Windows of as long as is wanted, each of which takes so much of a second, and as much at its end: how long was looked, and how long
@@ -132,7 +152,7 @@ mod tests {
         let (mut looked, mut rested) = (0.0, 0.0);
         let mut has_loaded = true;
         for _ in 0..windows {
-            let seconds = pace.length_of(WINDOW).as_secs_f64();
+            let seconds = pace.length_of(WINDOW, QUIET).as_secs_f64();
             let spent = seconds * share + end;
             looked += seconds;
             if std::mem::take(&mut has_loaded) {
@@ -151,7 +171,7 @@ mod tests {
     fn what_fits_is_looked_at_all_the_time() {
         let mut pace = Pace::default();
         assert_eq!(watched(&mut pace, 100, 0.015, 0.0).1, 0.0);
-        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW)), (0, WINDOW));
+        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW, QUIET)), (0, WINDOW));
     }
 
     #[test]
@@ -159,22 +179,23 @@ mod tests {
         let mut pace = Pace::default();
         let mut levels = Vec::new();
         for _ in 0..20 {
-            let _ = pace.take(pace.length_of(WINDOW).as_secs_f64(), 0.9, 1.0);
-            levels.push((pace.least_wait_ns() / 1_000_000, pace.length_of(WINDOW).as_secs()));
+            let _ = pace.take(pace.length_of(WINDOW, QUIET).as_secs_f64(), 0.9, 1.0);
+            levels
+                .push((pace.least_wait_ns() / 1_000_000, pace.length_of(WINDOW, QUIET).as_secs()));
         }
         levels.dedup();
         assert_eq!(levels, [(4, 10), (16, 10), (64, 10), (64, 20)]);
         let _ = watched(&mut pace, 60, 0.005, 0.0);
-        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW)), (0, WINDOW));
+        assert_eq!((pace.least_wait_ns(), pace.length_of(WINDOW, QUIET)), (0, WINDOW));
     }
 
     #[test]
     fn longer_windows_may_be_enough() {
         let mut pace = Pace::default();
         let (_, rested) = watched(&mut pace, 60, 0.014, 0.08);
-        assert_eq!((pace.length_of(WINDOW).as_secs(), rested), (20, 0.0));
-        assert_eq!(pace.length_of(Duration::from_secs(50)), Duration::from_secs(60));
-        assert_eq!(pace.length_of(Duration::from_secs(90)), Duration::from_secs(90));
+        assert_eq!((pace.length_of(WINDOW, QUIET).as_secs(), rested), (20, 0.0));
+        assert_eq!(pace.length_of(Duration::from_secs(50), QUIET), Duration::from_secs(60));
+        assert_eq!(pace.length_of(Duration::from_secs(90), QUIET), Duration::from_secs(90));
     }
 
     #[test]
@@ -187,6 +208,21 @@ mod tests {
             assert!((part..part + 0.1).contains(&is), "{share}: {is}");
             assert!(looked * share <= (looked + rested) * BUDGET / 100.0 * 1.1, "{share}");
         }
+    }
+
+    #[test]
+    fn windows_are_longer_where_nobody_was_held_up_for_a_while() {
+        let mut pace = Pace::default();
+        let after = |pace: &mut Pace, is_anybody| {
+            pace.held_up(pace.length_of(WINDOW, QUIET).as_secs_f64(), is_anybody);
+            pace.length_of(WINDOW, QUIET).as_secs()
+        };
+        let lengths: Vec<u64> = (0..8).map(|_| after(&mut pace, false)).collect();
+        assert_eq!(lengths, [10, 10, 10, 10, 10, 30, 30, 30]);
+        assert_eq!(after(&mut pace, true), 10, "at once");
+        assert_eq!(after(&mut pace, false), 10);
+        pace.held_up(60.0, false);
+        assert_eq!(pace.length_of(WINDOW, Duration::from_secs(1)), WINDOW, "never shorter");
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(crate) struct Settings {
     /// Length of a window.
     #[serde(deserialize_with = "length")]
     pub window: Duration,
+    /// The same where nobody was held up for a minute, if that is longer.
+    #[serde(deserialize_with = "length")]
+    pub quiet_window: Duration,
     /// Windows that are held in memory.
     #[serde(deserialize_with = "length")]
     pub memory: Duration,
@@ -75,6 +78,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             window: Duration::from_secs(10),
+            quiet_window: Duration::from_secs(30),
             memory: Duration::from_secs(15 * 60),
             budget_percent: 2.0,
             state: STATE.into(),
@@ -145,13 +149,17 @@ impl Settings {
     /// What is a value and makes no sense.
     fn checked(mut self, file: &str) -> Result<Self, Failure> {
         let refused = |what: String| Err(Failure::usage(format!("{file}: {what}")));
-        let seconds = self.window.as_secs_f64();
-        if !(1.0..=300.0).contains(&seconds) {
-            return refused(format!("window is {}; it may be 1s to 5m", figures::seconds(seconds)));
+        for (key, length) in [("window", self.window), ("quiet_window", self.quiet_window)] {
+            let seconds = length.as_secs_f64();
+            if !(1.0..=300.0).contains(&seconds) {
+                let is = figures::seconds(seconds);
+                return refused(format!("{key} is {is}; it may be 1s to 5m"));
+            }
         }
         if self.memory < self.window {
             return refused("memory is shorter than a window".into());
         }
+        self.quiet_window = self.quiet_window.min(self.memory);
         if self.memory > Duration::from_secs(24 * 3600) {
             return refused("memory is longer than a day".into());
         }
@@ -189,6 +197,8 @@ impl Settings {
         format!(
             "# Length of a window. Shorter ones cost more: each reads the host's files anew.\n\
              window = \"{}\"\n\n\
+             # The same where nobody was held up for a minute: nearly all that looking takes there is taken at the end of a window. The first finding ends it.\n\
+             quiet_window = \"{}\"\n\n\
              # Windows held in memory: about 50 KB for each on a quiet host, 1 MB on a busy one.\n\
              memory = \"{}\"\n\n\
              # Share of one CPU that looking may take over a minute, in percent. Beyond it short waits are only counted, then windows are longer, then it rests now and then.\n\
@@ -208,6 +218,7 @@ impl Settings {
              after = \"{}\"\n\n\
              {}",
             seconds(self.window),
+            seconds(self.quiet_window),
             seconds(self.memory),
             self.budget_percent,
             quoted(&self.state.display().to_string()),
@@ -273,6 +284,7 @@ mod tests {
         assert!(length.contains("x.toml:1:10: not a length of time"), "{length}");
         for (text, why) in [
             ("window = \"0s\"", "it may be 1s to 5m"),
+            ("quiet_window = \"1h\"", "quiet_window is 1 h; it may be 1s to 5m"),
             ("memory = \"5s\"", "shorter than a window"),
             ("budget_percent = 0", "it may be 0.1 to 100"),
             ("hook = [\"mail\"]", "whole path"),
