@@ -2,7 +2,8 @@
  * refused.bpf.c: system calls that were refused, and for want of what.
  *
  * A thread that is refused a lock, a name, a process or a connection, sleeps, and asks again waits for it like one that the
- * kernel blocks, but no scheduler event says so. Of such a call its file is reported, its path or address (read from the
+ * kernel blocks, but no scheduler event says so. So does one that asks whether a process lives, and it does (kill(2) without a
+ * signal, as scripts, pg_ctl and start-stop-daemon wait for an end): that is reported like a refusal. Of a refused call its file is reported, its path or address (read from the
  * caller's memory, which the kernel has just read itself), the limit that it met, and whether a seccomp filter may have refused it.
  *
  * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any refusal
@@ -10,7 +11,7 @@
  * Written by whom: all state here is by thread, and the thread itself writes it at the exit of its own call.
  *
  * Attached for `run` and for looks at one process only: a program at the exit of each system call costs every process of
- * the host. Must not: report a call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
+ * the host. Must not: report another call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
  * Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
  * Edit together: src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
@@ -67,6 +68,7 @@ enum refused {
 	REFUSED_ADDRESS,
 	REFUSED_ROOM,
 	REFUSED_SIZE,
+	REFUSED_END, /* of a process that was asked after: it lives */
 };
 
 /* Where a path stands among the arguments, and the folder that it begins in if it is relative. */
@@ -117,6 +119,11 @@ static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
 	args[3] = BPF_CORE_READ(regs, r10);
 	args[4] = BPF_CORE_READ(regs, r8);
 	args[5] = BPF_CORE_READ(regs, r9);
+}
+/* Read directly: it is asked of each call that succeeds. */
+static __always_inline bool is_kill(struct pt_regs *regs)
+{
+	return regs->orig_ax == 62;
 }
 static __always_inline bool is_fcntl(__s64 number)
 {
@@ -195,6 +202,10 @@ static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
 	args[3] = BPF_CORE_READ(regs, regs[3]);
 	args[4] = BPF_CORE_READ(regs, regs[4]);
 	args[5] = BPF_CORE_READ(regs, regs[5]);
+}
+static __always_inline bool is_kill(struct pt_regs *regs)
+{
+	return regs->syscallno == 129;
 }
 static __always_inline bool is_fcntl(__s64 number)
 {
@@ -554,16 +565,19 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	__s64 number;
 
 	/* Nearly all calls end here. */
-	if (result >= 0 || !is_refusal(-result))
+	if (result > 0 || !(result ? is_refusal(-result) : is_kill(regs)))
 		return 0;
 	current = compat_current();
 	if (!is_watched(current, result))
 		return 0;
 	number = number_of_call(regs);
-	what = refused_what(number, -result);
+	what = result ? refused_what(number, -result) : REFUSED_END;
 	if (what == REFUSED_NOTHING)
 		return 0;
 	read_arguments(args, regs);
+	/* It sent a signal. */
+	if (what == REFUSED_END && args[1])
+		return 0;
 	if (what == REFUSED_LOCK) {
 		if (!tries_lock(number, args))
 			return 0;

@@ -50,10 +50,13 @@ impl Identities {
     }
 }
 
-/// The threads that a new wait names: who waited, and who ended it.
+/// The threads that a new wait names: who waited, and who ended it; and processes that somebody asks after.
 pub(super) fn named(facts: &[Fact]) -> Vec<u32> {
     let mut named = Vec::new();
     for fact in facts {
+        if let Body::Denied(denied) = &fact.body {
+            named.extend(denied.asked_after());
+        }
         let Body::Wait(wait) = &fact.body else { continue };
         named.push(wait.thread.tid);
         named.extend(

@@ -46,6 +46,17 @@ pub struct Denied {
     pub limit: Option<DeniedLimit>,
 }
 
+impl Denied {
+    /// The process that was asked after (`kill(pid, 0)`) and lives, as the caller numbers it: nothing was refused but its end.
+    pub fn asked_after(&self) -> Option<u32> {
+        let [pid, signal, ..] = self.args;
+        let is_it = self.errno == 0 && self.syscall == "kill" && signal == 0;
+        // A group of processes is a negative number, the own group 0.
+        let pid = (pid as i32).cast_unsigned();
+        (is_it && (1..=i32::MAX.cast_unsigned()).contains(&pid)).then_some(pid)
+    }
+}
+
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -67,7 +67,7 @@ impl EndKind {
             Timer | RefusedConnection | TakenAddress | NoAddress | NoRoute | FailedProgram
             | UnheededSignal => Self::Sleep,
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
-            PipeRead | Child | Vfork | Kernel | Unseen | Zombie => Self::Open,
+            PipeRead | Child | ProcessEnd | Vfork | Kernel | Unseen | Zombie => Self::Open,
             Idle | EndedThread => Self::Idle,
         }
     }

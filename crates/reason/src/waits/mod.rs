@@ -110,6 +110,8 @@ pub enum WaitClass {
     FailedProgram,
     /// The end of a process that ignores the signal which asks it to end.
     UnheededSignal,
+    /// Asleep before it looks again whether a process has ended.
+    ProcessEnd,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -172,6 +174,7 @@ impl WaitClass {
             NoRoute => "no route",
             FailedProgram => "failed program",
             UnheededSignal => "ignored signal",
+            ProcessEnd => "end of a process",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -195,6 +198,7 @@ impl WaitClass {
                 | PipeRead
                 | UnixRead
                 | Child
+                | ProcessEnd
                 | Timer
                 | Traced
                 | Stopped
@@ -210,7 +214,7 @@ impl WaitClass {
     /// A wait for somebody, which is work outstanding only if that somebody is held up himself.
     pub fn is_for_somebody(self) -> bool {
         use WaitClass::*;
-        matches!(self, FutexWait | SocketRead | PipeRead | UnixRead | Child)
+        matches!(self, FutexWait | SocketRead | PipeRead | UnixRead | Child | ProcessEnd)
     }
 
     /// For the next event, for another thread or for the clock: as far as the wait tells, nothing is to be done.

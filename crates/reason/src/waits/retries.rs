@@ -18,6 +18,8 @@
 //! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not reported; waits for events that anything but
 //! the clock ended.
 //!
+//! Who asks again and again whether a process lives, and is told so, waits for its end; who asks after several in turn watches over them.
+//!
 //! Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
 //!
 //! Edit together: probe/bpf/refused.bpf.c (what is reported), rules/lock/polled.rs and the rules on limits.
@@ -73,6 +75,7 @@ const ABOVE_PROCESS_LIMIT: u64 = 1 << 21 | 1 << 24;
 pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
     let path = || denied.path.as_deref().map(|path| Object::Path(path.into()));
     Some(match (denied.errno, denied.syscall.as_str()) {
+        (0, _) => (WaitClass::ProcessEnd, Object::Process(process(model, denied)?)),
         (EAGAIN | EACCES, "fcntl" | "flock") => {
             (WaitClass::PolledLock, Object::from(denied.object.as_ref()?))
         }
@@ -117,6 +120,21 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         }
         _ => return None,
     })
+}
+
+/// The process that was asked after. In a PID namespace it has another number: the one of the caller's own group that has that.
+fn process(model: &Model, denied: &Denied) -> Option<u32> {
+    let asked = denied.asked_after()?;
+    let caller = model.threads.identity(&denied.thread);
+    let Some(caller) = caller.filter(|it| it.inner_pid.is_some()) else { return Some(asked) };
+    let is_it = |it: &&Thread| {
+        it.inner_pid == Some(asked)
+            && it.thread.tid == it.thread.pid
+            && it.cgroups == caller.cgroups
+    };
+    let known = model.threads.every_thread().filter_map(|it| model.threads.identity(it));
+    let mut found = known.filter(is_it).map(|it| it.thread.pid);
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// Whether a process has a connection to anybody.
@@ -287,7 +305,25 @@ fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
     }
     rights.retain(|_, objects| objects.len() > RIGHTS_MAX);
     all.retain(|one| one.what.0 != WaitClass::RefusedRight || !rights.contains_key(&one.pid));
+    without_watchers(&mut all);
     all
+}
+
+/// Leaves out those who ask after several processes in turn.
+fn without_watchers(all: &mut Vec<Asked>) {
+    let mut spans: HashMap<u32, HashMap<Object, (Ns, Ns)>> = HashMap::new();
+    for one in all.iter().filter(|one| one.what.0 == WaitClass::ProcessEnd) {
+        let of_it = spans.entry(one.pid).or_default();
+        let span = of_it.entry(one.what.1.clone()).or_insert((one.at_ns, one.at_ns));
+        *span = (span.0.min(one.at_ns), span.1.max(one.at_ns));
+    }
+    let overlap = |spans: &HashMap<Object, (Ns, Ns)>| {
+        let mut spans: Vec<&(Ns, Ns)> = spans.values().collect();
+        spans.sort();
+        spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
+    };
+    spans.retain(|_, spans| overlap(spans));
+    all.retain(|one| one.what.0 != WaitClass::ProcessEnd || !spans.contains_key(&one.pid));
 }
 
 /// By the process that asks, itself or through others.
@@ -328,7 +364,8 @@ fn asks_for(families: &Families, at_ns: Ns, denied: &Denied) -> Vec<u32> {
     }
     let makes_folder =
         denied.errno == EEXIST && matches!(denied.syscall.as_str(), "mkdir" | "mkdirat");
-    match (families.code(pid, at_ns), makes_folder) {
+    let code = families.code(pid, at_ns).filter(|_| denied.errno != 0);
+    match (code, makes_folder) {
         (Some(0), false) => line.truncate(1),
         (Some(0) | None, true) => line.clear(),
         (Some(_), true) => {
@@ -489,6 +526,43 @@ mod tests {
         assert!(waited_for("mount"));
         assert!(!waited_for("epoll_ctl"), "a file that has no events");
         assert!(!waited_for("setsid"), "it is a leader already");
+    }
+
+    /// What the sleeps of a look are for in which process 10 asks after these.
+    fn asked_after(asked: &[(u32, Ns)], sleeps: Vec<Fact>) -> Vec<(WaitClass, Object)> {
+        let lives = |&(pid, at_ns): &(u32, Ns)| {
+            let args = [u64::from(pid), 0, 0, 0, 0, 0];
+            let body = Body::Denied(Denied { errno: 0, args, ..refusal(10, "sh", "kill") });
+            Fact { at_ns, body }
+        };
+        let facts = [host(), asked.iter().map(lives).collect(), sleeps].concat();
+        let Observed { timelines, .. } = Observed::new(facts);
+        timelines.waits().map(|wait| (wait.class, wait.object.clone())).collect()
+    }
+
+    #[test]
+    fn who_asks_again_and_again_whether_a_process_lives_waits_for_its_end() {
+        let sleeps =
+            || vec![sleep(SECOND + 1, 2 * SECOND - 1), sleep(3 * SECOND + 1, 4 * SECOND - 1)];
+        let (first, second) = (Object::Process(20), Object::Process(21));
+        let one_by_one = [(20, SECOND), (20, 2 * SECOND), (21, 3 * SECOND), (21, 4 * SECOND)];
+        let expected = [(WaitClass::ProcessEnd, first), (WaitClass::ProcessEnd, second)];
+        assert_eq!(asked_after(&one_by_one, sleeps()), expected);
+    }
+
+    #[test]
+    fn who_asks_after_several_in_turn_watches_over_them() {
+        let sleeps = vec![sleep(SECOND + 2, 2 * SECOND - 1)];
+        let in_turn = [(20, SECOND), (21, SECOND + 1), (20, 2 * SECOND), (21, 2 * SECOND + 1)];
+        assert_eq!(asked_after(&in_turn, sleeps)[0].0, WaitClass::Timer);
+    }
+
+    #[test]
+    fn who_sends_a_signal_asks_after_nobody() {
+        let sent = |args| Denied { errno: 0, args, ..refusal(10, "sh", "kill") }.asked_after();
+        assert_eq!(sent([20, 0, 0, 0, 0, 0]), Some(20));
+        assert_eq!(sent([20, 15, 0, 0, 0, 0]), None);
+        assert_eq!(sent([(-20_i32).cast_unsigned().into(), 0, 0, 0, 0, 0]), None, "a group");
     }
 
     #[test]

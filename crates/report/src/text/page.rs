@@ -137,7 +137,7 @@ impl Page {
         }
     }
 
-    /// Labelled pieces that are joined by `joint` and only broken there (a chain).
+    /// Labelled pieces that are joined by `joint` and only broken there (a chain), unless one is longer than a line.
     pub(crate) fn joined(&mut self, label: &str, pieces: &[String], joint: &str) {
         let room = self.columns_labelled();
         let hang = " ".repeat(INDENT + LABEL);
@@ -155,8 +155,16 @@ impl Page {
                 self.paint(joint, Tone::Faint);
                 used += joint.width();
             }
-            self.plain(piece);
-            used += piece.width();
+            let rest = room.saturating_sub(used);
+            if piece.width() <= rest {
+                self.plain(piece);
+                used += piece.width();
+                continue;
+            }
+            let below = format!("\n{hang}{}", " ".repeat(joint.width()));
+            let lines = wrap(piece, room.saturating_sub(joint.width()));
+            self.plain(&lines.join(&below));
+            used = joint.width() + lines.last().map_or(0, |line| line.width());
         }
         self.plain("\n");
     }
@@ -310,6 +318,18 @@ mod tests {
         assert_eq!(
             page.finish(),
             "  chain   nginx 812 <- pipe log (3.55 s)\n          <- logger 97\n"
+        );
+    }
+
+    #[test]
+    fn a_piece_that_is_longer_than_a_line_goes_on_below_itself() {
+        let mut page = Page::new(40, false);
+        let pieces =
+            ["nginx 812", "python3 search-agent77 8574 in 5619730bb3e5"].map(str::to_owned);
+        page.joined("chain", &pieces, " <- ");
+        assert_eq!(
+            page.finish(),
+            "  chain   nginx 812\n          <- python3 search-agent77 8574\n              in 5619730bb3e5\n"
         );
     }
 

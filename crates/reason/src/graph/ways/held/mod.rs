@@ -21,6 +21,7 @@ mod nfs_lock;
 mod only_other;
 mod pipe_end;
 mod polled_lock;
+mod process_end;
 mod row_session;
 mod session_table;
 mod terminal;
@@ -48,6 +49,7 @@ pub static LADDER: &[&Way] = &[
     &pipe_end::WAY,
     &connection::WAY,
     &child::WAY,
+    &process_end::WAY,
     &vfork_child::WAY,
     &ended_thread::WAY,
     &fuse_server::WAY,
