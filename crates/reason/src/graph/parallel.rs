@@ -3,7 +3,8 @@
 //! A build, a pool or a shell with jobs in the background waits again each time that one of them ends. Who ended one of those
 //! waits did not hold it up if another that was there all the while held it up for longer. So the waits of a thread that only
 //! its children end, one right after the other, are looked at from the last one back: who ended that one counts for every
-//! wait before it in which it was there, and before it was begun whoever ended the wait then.
+//! wait before it in which it was there, and before it was begun whoever ended the wait then. So it is of one that slept until the waiter woke
+//! it: a server that ends has its helpers end once its sessions have.
 //!
 //! Must not: look at what the children do (chains.rs). Rejected: the child that lived longest (it may have been done early).
 
@@ -50,12 +51,19 @@ pub(super) fn last_of_several(index: &Index<'_>, wait: &WaitSpan) -> Option<Thre
     let (_, own) = series.first().cloned()?;
     let was_there = |who: &ThreadRef, wait: &WaitSpan| {
         let length_ns = wait.end_ns.saturating_sub(wait.begin_ns);
-        who.start_ns != 0 && who.start_ns <= wait.begin_ns + length_ns / PARTS_MISSED.whole()
+        let is_older = who.start_ns <= wait.begin_ns + length_ns / PARTS_MISSED.whole();
+        who.start_ns != 0 && is_older && !was_set_going_later(index, who, wait)
     };
     let counts = series.into_iter().rev().fold(None, |counts: Option<ThreadRef>, (wait, by)| {
         Some(counts.filter(|last| was_there(last, wait)).unwrap_or(by))
     })?;
     (counts.pid != own.pid).then_some(counts)
+}
+
+/// Whether somebody slept as a wait ended, until the waiter itself woke him.
+fn was_set_going_later(index: &Index<'_>, who: &ThreadRef, wait: &WaitSpan) -> bool {
+    let slept = index.waits.at(who, wait.end_ns).filter(|it| it.end_ns > wait.end_ns);
+    slept.and_then(|it| waker(index, it)).is_some_and(|by| by.pid == wait.thread.pid)
 }
 
 /// The child, or child of a child, whose end or word ended a wait.
@@ -78,11 +86,15 @@ mod tests {
 
     /// Process 10 waits from second to second for any child; who ended each of the waits, and when each of them began.
     fn counts(ended_by: &[u32], begun: &[(u32, Ns)]) -> Vec<u32> {
+        counts_beside(ended_by, begun, Vec::new())
+    }
+
+    fn counts_beside(ended_by: &[u32], begun: &[(u32, Ns)], more: Vec<Fact>) -> Vec<u32> {
         let of = |pid: u32| {
             let at = begun.iter().find(|(child, _)| *child == pid).map_or(0, |(_, at_ns)| *at_ns);
             ThreadRef { start_ns: at, ..thread(pid, "job") }
         };
-        let mut facts = host();
+        let mut facts = [host(), more].concat();
         for (pid, at_ns) in begun {
             let fork = Fork { parent: thread(10, "make"), child: of(*pid), flags: 0 };
             facts.push(Fact { at_ns: *at_ns, body: Body::Fork(fork) });
@@ -101,7 +113,7 @@ mod tests {
         }
         let Observed { model, timelines } = Observed::new(facts);
         let chains = Chains::new(&model, &timelines);
-        let all: Vec<_> = timelines.waits().collect();
+        let all: Vec<_> = timelines.waits().filter(|wait| wait.thread.pid == 10).collect();
         all.iter().filter_map(|wait| Some(holder(&chains.index, wait)?.pid)).collect()
     }
 
@@ -139,6 +151,24 @@ mod tests {
         let chains = Chains::new(&model, &timelines);
         let first = timelines.waits().next().and_then(|wait| holder(&chains.index, wait));
         assert_eq!(first.map(|who| who.pid), Some(20));
+    }
+
+    /// Process 10 waits for the end of 20, and then for that of 21, which slept until 10 woke it, or did something else.
+    #[test]
+    fn who_slept_until_the_waiter_woke_it_counts_from_then_on() {
+        let begun = [(20, SECOND / 2), (21, SECOND / 2)];
+        let first = |woken_by: u32| {
+            let (end_ns, context) = (2 * SECOND, WakeContext::Task);
+            let by = ThreadRef { start_ns: 0, ..thread(woken_by, "make") };
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let place =
+                Place { state: WaitState::Sleep, syscall: "epoll_wait".into(), ..Place::default() };
+            let thread = ThreadRef { start_ns: SECOND / 2, ..thread(21, "job") };
+            let wait = Wait { thread, begin_ns: SECOND, end_ns, place, wake, ..Wait::default() };
+            counts_beside(&[20, 21], &begun, vec![Fact { at_ns: end_ns, body: Body::Wait(wait) }])
+        };
+        assert_eq!(first(10), [20, 21]);
+        assert_eq!(first(30), [21, 21]);
     }
 
     #[test]
