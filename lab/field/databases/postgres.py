@@ -239,3 +239,17 @@ def pg_standby(s):
     yield pid(waiting, truth, "hang", standing=True)
     yield host(truth, "hang", standing=True)
     standbys("")
+
+
+@case("pg-template")
+def pg_template(s):
+    """createdb wants a copy of a database that somebody is connected to: the server looks for five seconds whether he has gone."""
+    pg = Postgres(s)
+    name = s.word()
+    pg.ask(f"create database {name}")
+    create = ["createdb", "-h", "127.0.0.1", "-p", pg.port, "-U", "postgres", "-T", name]
+    yield run([*create, "first"], HEALTHY, "twin")
+    client, write = s.typist(pg.psql + [name])
+    s.wait(lambda: pg.ask(f"select pid from pg_stat_activity where datname = '{name}'"), "a session")
+    s.later(s.seconds(2.8, 3.4), write, "\\q\n")
+    yield run([*create, "second"], Truth(end=("sleep", "person"), who=("postgres", client.pid, client.tty)), wall=2)

@@ -39,13 +39,17 @@ const ALL_THE_TIME: f64 = 0.9;
 
 /// Whether a wait lasted as long as the look, and is for what somebody else sends.
 fn stands(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
+    wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS && stands_at_the_end(measures, wait)
+}
+
+/// Whether a wait goes on, and is for what somebody else sends.
+fn stands_at_the_end(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     use WaitClass::{PipeRead, SocketRead, UnixRead};
     let model = measures.model;
     wait.standing
         && !wait.kernel
         && wait.thread.pid != model.look.host.own_pid
         && matches!(wait.class, PipeRead | SocketRead | UnixRead)
-        && wait.begin_ns <= model.look.begin_ns + BEGIN_NS
         && !measures.graph.is_for_a_question(wait)
 }
 
@@ -73,8 +77,8 @@ fn others(mut all: Vec<ThreadRef>, but: u32) -> Vec<ThreadRef> {
 fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
     let pid = model.look.target.as_ref()?.pid;
-    let is_its = |wait: &&WaitSpan| wait.thread.tid == pid && stands(measures, wait);
-    let wait = measures.waits().find(is_its)?;
+    let is_its = |wait: &&WaitSpan| wait.thread.tid == pid && stands_at_the_end(measures, wait);
+    let wait = measures.waits().find(is_its).filter(|wait| is_all_the_time(measures, wait))?;
     let graph = &measures.graph;
     let on = |ino: u64, writes: bool| {
         let ends = graph.endpoints_on(ino).iter().filter(|end| !writes || end.writable);
@@ -195,6 +199,15 @@ pub(super) fn beside(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<Stri
     (!ends.is_empty() && !ends.iter().any(is_said)).then(|| format!("{}; {text}", awaited.title()))
 }
 
+/// Whether the thread of a wait was at its object all the time, or had only looked at the time meanwhile.
+fn is_all_the_time(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
+    let look = &measures.model.look;
+    let is_it = |it: &&WaitSpan| it.thread.tid == wait.thread.tid && it.object == wait.object;
+    let waits = measures.waits().filter(is_it);
+    let spent: Ns = waits.map(|wait| wait.within_ns(look.begin_ns, look.end_ns)).sum();
+    stands(measures, wait) || spent as f64 / 1e9 >= ALL_THE_TIME * measures.wall_seconds()
+}
+
 /// Whether a process was at a socket all the time, and at hardly anything else: a client that asks and looks at the time meanwhile. One that logs to a
 /// collector has sent last as well, and waits for nothing.
 fn is_at(measures: &Measures<'_>, client: u32, ino: u64) -> bool {
@@ -299,6 +312,31 @@ mod tests {
         facts.push(asked_about(10, "client"));
         let title = explain(facts).answer.title;
         assert!(title.contains("the unix socket /run/shop.sock of server 20"), "{title}");
+    }
+
+    #[test]
+    fn a_client_that_looks_at_the_time_meanwhile_is_said_the_same() {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let half = LOOK_NS / 2;
+        let title = |object: ObjectRef| {
+            let mut facts = client(None);
+            facts.retain(|fact| !matches!(&fact.body, Body::Blocked(it) if it.thread.pid == 10));
+            let place = reads(object);
+            let wake = Wake { at_ns: half, context: WakeContext::HardInterrupt, ..Wake::default() };
+            let (thread, end_ns, wake) = (thread(10, "client"), half, Some(wake));
+            let wait = Wait { thread, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: half, body: Body::Wait(wait) });
+            let mut again = at_place(10, "client", reads(near.clone()));
+            if let Body::Blocked(blocked) = &mut again.body {
+                blocked.since_ns = half + 1;
+            }
+            facts.extend([again, asked_about(10, "client")]);
+            explain(facts).answer.title
+        };
+        let same = title(near.clone());
+        assert!(same.contains("the unix socket of server 20"), "{same}");
+        let other = title(ObjectRef::Pipe { ino: 7 });
+        assert!(!other.contains("all the time"), "half of it: {other}");
     }
 
     #[test]
