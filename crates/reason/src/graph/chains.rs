@@ -23,6 +23,7 @@ use super::ways;
 use super::ways::held::child::waits_for_any_child;
 use super::ways::held::holder;
 use super::ways::held::name_server::answers_at;
+use super::ways::held::process_end;
 use super::ways::way::{Waiter, Way};
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
@@ -381,6 +382,12 @@ impl<'a> Chains<'a> {
                 link.object = Object::Timer("futex".into());
                 None
             }
+            // Of whose end it waited has ended, and it sleeps on until it looks again.
+            Next::Nobody if process_end::ended_ns(&self.index, wait).is_some() => {
+                link.class = WaitClass::Timer;
+                link.object = Object::Timer(wait.place.syscall.as_str().into());
+                None
+            }
             Next::Nobody | Next::OwnClock => None,
         }
     }
@@ -402,6 +409,12 @@ impl<'a> Chains<'a> {
     }
 
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
+        if let Some(at_ns) = process_end::ended_ns(&self.index, wait)
+            && (from + 1..to).contains(&at_ns)
+        {
+            self.cut_wait(wait, from, at_ns, walk);
+            return self.cut_wait(wait, at_ns, to, walk);
+        }
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let asker = walk.links.last().map(|link| link.who.pid);
         let (next, way) = match follows {

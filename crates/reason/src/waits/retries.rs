@@ -124,7 +124,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
 
 /// The process that was asked after. In a PID namespace it has another number: the one of the caller's own group that has that.
 fn process(model: &Model, denied: &Denied) -> Option<u32> {
-    let asked = denied.asked_after()?;
+    let asked = denied.asked_after().filter(|pid| *pid != denied.thread.pid)?;
     let caller = model.threads.identity(&denied.thread);
     let Some(caller) = caller.filter(|it| it.inner_pid.is_some()) else { return Some(asked) };
     let is_it = |it: &&Thread| {

@@ -21,7 +21,7 @@ mod nfs_lock;
 mod only_other;
 mod pipe_end;
 mod polled_lock;
-mod process_end;
+pub(in crate::graph) mod process_end;
 mod row_session;
 mod session_table;
 mod terminal;
