@@ -119,6 +119,20 @@ fn a_replay_is_the_same_twice() {
     }
 }
 
+/// No rule names them: a shell with `kill -0` in a loop, and `pg_ctl stop -m smart` while somebody is at psql's prompt.
+#[test]
+fn who_asks_again_and_again_whether_a_process_lives_is_led_to_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
+    let answer = |name: &str| replay(&folder.join(name)).answer;
+    let shell = answer("field-asked-after-1.rec");
+    assert!(shell.title.starts_with("bash waits for sleep 2450, which sleeps"), "{}", shell.title);
+    let server = answer("field-pg-smart-stop-1.rec");
+    assert!(server.title.starts_with("pg_ctl waits for a person"), "{}", server.title);
+    let through: Vec<&str> =
+        server.ends[0].chain.iter().map(|link| link.who.name.as_str()).collect();
+    assert_eq!(through, ["pg_ctl", "postgres", "postgres", "psql"]);
+}
+
 /// Of Debian's docker.io: the daemon begins the runtime, so nothing of the container descends from the command.
 #[test]
 fn a_container_that_a_daemon_starts_has_its_phases() {
