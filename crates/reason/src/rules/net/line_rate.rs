@@ -8,15 +8,15 @@
 //! made of software. On a host, where nobody asked, a full link is a note, and a queue that stands comes first. Rejected: the interface's counter
 //! alone (some drivers count the headers of joined segments once, none counts the gap between frames).
 
-use crate::facts::{Endpoint, InetRef, Link, Ns, ObjectRef, TargetKind};
+use crate::facts::{Endpoint, ObjectRef, TargetKind};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::packet_queue::Queue;
 use crate::measure::tcp_stream::{SocketChanges, other_end};
-use crate::model::Model;
 use crate::model::figures::bits;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::net::full_frame::{ETHERNET, Frame, WIRE_ALONE, on_wire};
+use crate::rules::net::line_limits::{Limit, growth, limit, link, speed};
 use crate::rules::net::queue_commands::quicker;
 use crate::rules::net::standing_queue::{passed, standing};
 use crate::rules::net::ways_out::command_in;
@@ -88,65 +88,16 @@ pub(crate) static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
-/// Bytes of a megabit.
-const BYTES_OF_MEGABIT: f64 = 125_000.0;
 /// Bits of a byte.
 const BITS: f64 = 8.0;
-/// Ethernet's own header.
-const ETHERNET: f64 = 14.0;
-/// What only the wire has of a frame: checksum, preamble and the gap to the next.
-const WIRE_ALONE: f64 = 4.0 + 8.0 + 12.0;
-/// Headers of IPv4, IPv6 and TCP.
-const IPV4: f64 = 20.0;
-const IPV6: f64 = 40.0;
-const TCP: f64 = 20.0;
-/// TCP's timestamps, which Linux sends in each segment unless it is told not to.
-const TIMESTAMPS: f64 = 12.0;
-/// The usual MTU, and the one that is spoken of as the way out.
+/// The usual MTU: of a larger one nothing is said.
 const USUAL_MTU: u32 = 1_500;
-
-/// A frame that is full of payload.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    payload: f64,
-    bytes: f64,
-}
-
-impl Frame {
-    /// Of a socket's segments, as whoever limits the line counts them; none where the size of a segment was not read.
-    fn of(endpoint: &Endpoint, socket: &InetRef, mtu: u32, of_link: f64) -> Option<Self> {
-        let payload = f64::from(endpoint.socket.as_ref()?.segment_bytes);
-        let ip = if socket.remote.ip().to_canonical().is_ipv4() { IPV4 } else { IPV6 };
-        let is_bare = payload + ip + TCP == f64::from(mtu);
-        let options = if is_bare { 0.0 } else { TIMESTAMPS };
-        (payload > 0.0).then_some(Self { payload, bytes: payload + ip + TCP + options + of_link })
-    }
-
-    /// Part of it that is payload.
-    fn part(self) -> f64 {
-        self.payload / self.bytes
-    }
-}
 
 /// Which way it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Out,
     In,
-}
-
-/// What limits an interface, and what it counts.
-#[derive(Debug, Clone, Copy)]
-struct Limit<'m> {
-    link: &'m Link,
-    /// Bytes a second that it lets through.
-    rate: f64,
-    /// Bytes a second that passed, as the limit counts them.
-    passed: f64,
-    /// Bytes a second by the interface's own counter.
-    counted: Option<f64>,
-    /// The shaper; none: the link itself.
-    shaper: Option<&'m Queue<'m>>,
 }
 
 /// A line that is full of somebody's payload.
@@ -204,71 +155,6 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 fn is_asked_about(measures: &Measures<'_>) -> bool {
     let target = measures.model.look.target.as_ref();
     target.is_some_and(|target| target.kind != TargetKind::Host)
-}
-
-/// The last reading of an interface.
-fn link(model: &Model, interface: (u32, u32)) -> Option<&Link> {
-    model.net.links.iter().rfind(|it| (it.netns, it.index) == interface)
-}
-
-/// What a counter of an interface grew by in a second, between the readings of a look.
-fn growth(model: &Model, interface: (u32, u32), counter: &str) -> Option<f64> {
-    let all = model.net.links.iter().zip(&model.net.links_at);
-    let mut its = all.filter(|(it, _)| (it.netns, it.index) == interface);
-    let (first, last) = (its.next()?, its.next_back()?);
-    let read = |link: &Link| link.counters.get(counter).copied();
-    per_second(read(first.0)?, read(last.0)?, *first.1, *last.1)
-}
-
-fn per_second(before: u64, now: u64, from_ns: Ns, to_ns: Ns) -> Option<f64> {
-    let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
-    (seconds > 0.0).then(|| now.saturating_sub(before) as f64 / seconds)
-}
-
-/// What the adapter of an interface was agreed to carry, bytes a second.
-fn speed(model: &Model, link: &Link) -> Option<f64> {
-    let settings = model.net.settings.get(&(link.netns, link.index))?;
-    let megabits = settings.speed_mbit.filter(|_| link.kind.is_empty())?;
-    (megabits > 0).then(|| f64::from(megabits) * BYTES_OF_MEGABIT)
-}
-
-/// What a full frame takes on the wire, for each byte of it that the interface counts.
-fn on_wire(link: &Link) -> f64 {
-    1.0 + WIRE_ALONE / (f64::from(link.mtu) + ETHERNET)
-}
-
-/// What limits the interface of a queue: the shaper at its root, or the link.
-fn limit<'m>(measures: &'m Measures<'m>, queue: &'m Queue<'m>) -> Option<Limit<'m>> {
-    let (model, interface) = (measures.model, queue.interface());
-    let link = link(model, interface)?;
-    let counted = growth(model, interface, "tx_bytes");
-    let of_link = speed(model, link).zip(counted).map(|(rate, counted)| Limit {
-        link,
-        rate,
-        passed: counted * on_wire(link),
-        counted: Some(counted),
-        shaper: None,
-    });
-    let is_shaper = queue.is_root() && !queue.is_delay();
-    let set = queue.last.rate_bytes.filter(|rate| is_shaper && *rate > 0);
-    let of_shaper = set.and_then(|rate| {
-        let passed = left(model, queue)?;
-        Some(Limit { link, rate: rate as f64, passed, counted, shaper: Some(queue) })
-    });
-    match (of_shaper, of_link) {
-        (Some(shaper), Some(link)) => Some(if shaper.rate <= link.rate { shaper } else { link }),
-        (shaper, link) => shaper.or(link),
-    }
-}
-
-/// Bytes a second that left a queue, between its first and last reading of the look.
-fn left(model: &Model, queue: &Queue<'_>) -> Option<f64> {
-    let last = queue.last;
-    let key = (last.netns, last.interface.clone(), last.handle.clone());
-    let is_inside = |at: Ns| at >= model.look.begin_ns && at <= model.look.end_ns;
-    let mut all = model.net.qdiscs.get(&key)?.iter().filter(|(at, _)| is_inside(*at));
-    let (first, last) = (all.next()?, all.next_back()?);
-    per_second(first.1.bytes, last.1.bytes, first.0, last.0)
 }
 
 /// Transfers that wait to write, by the interface that they leave by.

@@ -27,6 +27,8 @@ mod drop_reasons;
 mod dropped_datagrams;
 mod dropped_packets;
 pub(crate) mod filter_drop;
+mod full_frame;
+mod line_limits;
 pub(crate) mod line_rate;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
