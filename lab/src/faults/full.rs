@@ -108,11 +108,13 @@ impl Fault for BridgeFull {
         guards.push(guard);
         let bridge = format!("br{}", ctx.draw.index(90));
         let port = format!("guest{}", ctx.draw.index(90));
-        let mut words = format!("link add {bridge} type bridge\nlink add {port} type dummy\n");
-        for at in 1..PORTS {
-            words += &format!("link add tap{at} master {bridge} type dummy\n");
+        let mut words = format!("link add {bridge} type bridge\n");
+        words += &format!("link add {port} type veth peer name late\n");
+        // Both ends, which are down and so are no circle.
+        for at in 0..PORTS / 2 {
+            words += &format!("link add tap{at} master {bridge} type veth peer name end{at}\n");
+            words += &format!("link set end{at} master {bridge}\n");
         }
-        words += "link add late type dummy\n";
         let batch = ctx.scratch.join("ports");
         fs::write(&batch, words)?;
         ctx.tool("ip", &["-n", &ns, "-batch", &batch.to_string_lossy()])?;

@@ -82,17 +82,21 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if end.class != WaitClass::FailedProgram {
         return None;
     }
-    let full = full(measures.model, program)?;
+    let full = full(measures, end, program)?;
     let by = Culprit::device(full.bridge.name.clone());
     Some(Match::new(by, Proof::TwoWitnesses, move |loss| wording(measures, &full, loss)))
 }
 
-/// The bridge that a program wanted a port of each time that it failed.
-fn full<'m>(model: &'m Model, program: &'m str) -> Option<Full<'m>> {
+/// The bridge that a program wanted a port of each time that it failed, of those who wait for it.
+fn full<'m>(measures: &'m Measures<'m>, end: &End, program: &'m str) -> Option<Full<'m>> {
+    let model = measures.model;
+    let waits = |pid: u32| end.links.iter().any(|link| link.who.pid == pid);
+    let is_for_them = |exit: &Exit| measures.ancestry.line(exit.thread.pid).skip(1).any(waits);
     let fails = |exit: &Exit| {
         exit.thread.tid == exit.thread.pid
             && exit.thread.comm == program
             && exit.code.is_some_and(|code| code != 0)
+            && is_for_them(exit)
     };
     let failed = model.threads.exits.iter().filter(|(_, exit)| fails(exit));
     let links = last_readings(model);
@@ -241,6 +245,18 @@ mod tests {
         assert_eq!(found.remedy[0].command, "ip -br link show master br0");
         let found = super::tests::found(refused("ip link add v9 master br0 type veth", 1_023));
         assert_eq!(found.code, CODE);
+    }
+
+    #[test]
+    fn what_others_call_in_vain_meanwhile_is_theirs() {
+        let mut facts = refused("ip link set veth7 master br0", 1_023);
+        let thread = thread(50, "ip");
+        let words = ["ip", "route", "get", "x"].map(String::from).to_vec();
+        let exec = Exec { thread: thread.clone(), words, ..Exec::default() };
+        facts.push(Fact { at_ns: 1, body: Body::Exec(exec) });
+        let exit = Exit { thread, last: true, code: Some(1 << 8) };
+        facts.push(Fact { at_ns: 2, body: Body::Exit(exit) });
+        assert_eq!(found(facts).code, CODE);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub(super) struct Alone {
     pub busy: f64,
     /// The CPU that is idle most, and for which part of its time.
     pub idle: (u32, f64),
+    /// CPUs' worth of time that the others are idle.
+    pub idle_all: f64,
 }
 
 /// What one CPU counts.
@@ -131,8 +133,11 @@ fn alone(measures: &Measures<'_>, cpu: OfCpu, handled: u64, counted: u64) -> Opt
         let ((from_ns, first), (to_ns, last)) = (series.first()?, series.last()?);
         Some((*number, idle(first, last, to_ns.saturating_sub(*from_ns))))
     });
-    let idle = idle.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (busy >= BUSY.value && is_alone && idle.1 >= IDLE.value).then_some(Alone { cpu, busy, idle })
+    let idle: Vec<(u32, f64)> = idle.collect();
+    let idle_all = idle.iter().map(|(_, part)| part).sum();
+    let idle = idle.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let is_it = busy >= BUSY.value && is_alone && idle.1 >= IDLE.value;
+    is_it.then_some(Alone { cpu, busy, idle, idle_all })
 }
 
 /// Part of the time between two readings that a CPU was idle.

@@ -76,6 +76,10 @@ pub(crate) static RULE: Rule = Rule {
             "the_speed_of_a_device_of_software_is_no_limit",
         ),
         Refutation::new("the peer's window is shut", "behind_a_shut_window_the_reader_is_slow"),
+        Refutation::new(
+            "a queue stands before it, and nobody asked about the transfer",
+            "a_queue_that_stands_before_it_is_the_answer_of_a_host_and_the_full_line_of_who_asked",
+        ),
     ],
     remedies: &[
         "send less: compress, send only what has changed",
@@ -432,9 +436,9 @@ mod tests {
         assert!(text.contains("(274 Mibit/s in units of 1,024)"), "{text}");
         let tbf = "tc qdisc change dev eth0 root handle 1: tbf rate";
         let way = &found[0].remedy[0];
-        let command = format!("{tbf} 600000000bit burst 3200 limit {}", 254 * 1_514);
+        let command = format!("{tbf} 600000000bit burst 3201 limit {}", 254 * 1_514);
         assert_eq!(way.command, command);
-        assert_eq!(way.undo, format!("{tbf} 300000000bit burst 1600 limit {}", 127 * 1_514));
+        assert_eq!(way.undo, format!("{tbf} 300000000bit burst 1601 limit {}", 127 * 1_514));
         assert_eq!(found[0].severity, Severity::Warning);
     }
 

@@ -92,7 +92,7 @@ fn wording(
     alone: &Alone,
     waits: Option<String>,
 ) -> Wording {
-    let Alone { cpu: OfCpu { cpu, dropped, handled }, busy, idle } = alone;
+    let Alone { cpu: OfCpu { cpu, dropped, handled }, busy, idle, .. } = alone;
     let at = &full.places[0].interface;
     let lost = words::thousands(full.dropped as f64);
     let so = format!(
@@ -103,7 +103,11 @@ fn wording(
             "Nearly all of them are one flow, {}: a flow stays on one CPU, so that its packets keep their order, and cannot be spread.",
             flow_name(flow)
         ),
-        None => "They are of several flows, which other CPUs could take.".to_string(),
+        None => format!(
+            "They are of several flows, which other CPUs could take: all that comes would keep {} CPUs busy, and {} have the time.",
+            words::rate(wanted(full, alone)),
+            words::rate(alone.busy + alone.idle_all),
+        ),
     };
     let handled_part = *handled as f64 / full.handled.max(1) as f64;
     Wording {
@@ -147,7 +151,7 @@ fn wording(
                 "/proc/stat idle",
             ),
         ],
-        remedy: remedies(measures, full),
+        remedy: remedies(measures, full, alone),
     }
 }
 
@@ -162,7 +166,12 @@ fn all_cpus(cpus: u32) -> String {
     pieces.collect::<Vec<_>>().join(",")
 }
 
-fn remedies(measures: &Measures<'_>, full: &Full<'_>) -> Vec<Remedy> {
+/// CPUs that it would take to handle all that comes, as quickly as the one does.
+fn wanted(full: &Full<'_>, alone: &Alone) -> f64 {
+    alone.busy / (1.0 - full.part()).max(1e-9)
+}
+
+fn remedies(measures: &Measures<'_>, full: &Full<'_>, alone: &Alone) -> Vec<Remedy> {
     let (model, place) = (measures.model, full.places[0]);
     let sender = main_flow(&full.places).and_then(|(flow, _)| flow.sender.as_ref());
     if one_flow(full).is_some() {
@@ -190,7 +199,11 @@ fn remedies(measures: &Measures<'_>, full: &Full<'_>) -> Vec<Remedy> {
             ..Remedy::default()
         }),
     }
-    all.extend(sender.map(pause));
+    // Spread over all, it would still be too much.
+    let less =
+        Remedy::to("let less come: fewer and larger packets, or a limit at whoever sends them");
+    let at = if wanted(full, alone) > alone.busy + alone.idle_all { 0 } else { all.len() };
+    all.insert(at, sender.map_or(less, pause));
     all
 }
 
@@ -250,6 +263,26 @@ mod tests {
         let path = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
         assert_eq!(found[0].remedy[0].command, format!("echo 3 > {path}"));
         assert_eq!(found[0].remedy[0].undo, format!("echo 2 > {path}"));
+    }
+
+    #[test]
+    fn what_all_cpus_together_could_not_handle_is_to_be_less() {
+        let mut facts = flooded(98_000, 0.97, 0.6, 4);
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::PacketDrops(drops) => drops.packets *= 10,
+                Body::NetCounters(it) => it
+                    .counters
+                    .iter_mut()
+                    .filter(|(name, _)| name.starts_with("softnet.dropped"))
+                    .for_each(|(_, count)| *count *= 10),
+                _ => {}
+            }
+        }
+        let found = findings(facts);
+        assert!(found[0].text.ends_with("busy, and 1.57 have the time."), "{}", found[0].text);
+        assert!(found[0].remedy[0].text.starts_with("let less come"), "{:?}", found[0].remedy);
+        assert!(found[0].remedy[1].command.starts_with("echo 3"), "{:?}", found[0].remedy);
     }
 
     #[test]

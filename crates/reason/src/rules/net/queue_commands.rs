@@ -93,6 +93,8 @@ fn netem(last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> 
 
 /// What sets tbf to this rate, burst and limit, bytes.
 fn tbf(last: &QdiscSample, rate: u64, burst: u64, limit: u64) -> Option<String> {
+    // tc cuts the time of a burst to whole ticks: of a quick rate, one that was read would be set a tick shorter.
+    let burst = if rate as f64 > 1e6 { burst + 1 } else { burst };
     (last.kind == "tbf").then(|| {
         format!(
             "qdisc change dev {} {} handle {} tbf rate {}bit burst {burst} limit {limit}",
