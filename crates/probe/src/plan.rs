@@ -113,6 +113,11 @@ impl Scope {
     pub fn is_command(&self) -> bool {
         self.command.is_some()
     }
+
+    /// Whether somebody was asked about, and not all of the host.
+    pub fn is_of_somebody(&self) -> bool {
+        self.process.is_some() || self.container.is_some() || self.is_command()
+    }
 }
 
 /// One kernel program: its name in the object, its tracepoint, and what is blind without it.

@@ -1,4 +1,4 @@
-//! net.filter, net.connections_full, net.backlog, net.tap: packets that this host drops by itself.
+//! net.filter, net.connections_full, net.backlog, net.one_receive_cpu, net.tap: packets that this host drops by itself.
 //!
 //! The proof is the counter of whoever drops them: of the filter's rule, of the table of connections, of the CPUs, of the interface.
 
@@ -11,7 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&Filter, &ConnectionsFull, &Backlog, &Tap];
+pub(super) const FAULTS: &[&dyn Fault] =
+    &[&Filter, &ConnectionsFull, &Backlog, &OneReceiveCpu, &Tap];
 
 /// Runs iptables in a namespace, which goes with all its rules.
 fn iptables(ctx: &Ctx, ns: &str, words: &str) -> Result<String> {
@@ -188,6 +189,43 @@ impl Fault for Backlog {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(dropped_by_cpus()? as f64 > ctx.number("dropped_before")? + 200.0))
+    }
+}
+
+/// One CPU handles all packets of an interface, and floods of several flows are more than it can, while the other is free.
+///
+/// Parameters: `rules`, `flows`, `packets_per_second` (of all flows). Variables: as of `net.backlog`, but of the flood; `mask` (what the CPU is
+/// chosen by).
+struct OneReceiveCpu;
+
+impl Fault for OneReceiveCpu {
+    fn name(&self) -> &'static str {
+        "net.one_receive_cpu"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        Backlog.set_up(ctx)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("dropped_before", dropped_by_cpus()?);
+        let flows = ctx.number("flows")?;
+        let rate = format!("{:.0}", ctx.number("packets_per_second")? / flows);
+        let to = format!("{}:9", ctx.text("far_ip")?);
+        let mut guards = Guards::new();
+        for _ in 0..flows as usize {
+            let words =
+                ["udp-source", &to, "--bytes", "64", "--per-second", &rate, "--burst", "20"];
+            let mut spawn = load(ctx, &words);
+            spawn.netns = Some(ctx.text("near_ns")?);
+            spawn.cgroups = vec![PathBuf::from(ctx.text("flood_group")?)];
+            guards.push(start(ctx, "flood", &spawn)?.guard);
+        }
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(dropped_by_cpus()? as f64 > ctx.number("dropped_before")? + 5_000.0))
     }
 }
 

@@ -11,6 +11,7 @@ mod disks;
 mod dns;
 mod dropped;
 mod filesystems;
+mod full;
 mod image;
 mod kernel_lock;
 mod lock;
@@ -42,6 +43,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         dns::FAULTS,
         dropped::FAULTS,
         filesystems::FAULTS,
+        full::FAULTS,
         image::FAULTS,
         kernel_lock::FAULTS,
         lock::FAULTS,

@@ -1,7 +1,7 @@
-//! What packets were dropped by, where the reason alone does not say who is behind it: rules of the packet filter, and who has a
-//! tun or tap device open.
+//! What packets were dropped by, where the reason alone does not say who is behind it: rules of the packet filter, who has a
+//! tun or tap device open, and which CPUs an interface hands its packets on to.
 //!
-//! Both are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a
+//! All are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a
 //! tun device: a dump of all rules of a host, or a walk over all descriptors, is too much for a look that has no use for it. Must
 //! not: say which rule it was, change anything, or open a file but of /proc.
 //!
@@ -13,15 +13,18 @@ use super::reader::{Opening, Reader};
 use crate::SourceError;
 use crate::system::clock::now;
 use crate::system::links::{link, namespace_inode};
-use crate::system::{Roots, blind, text};
-use holdup_reason::facts::{Body, Fact, PacketDrops, TapReader, ThreadRef};
+use crate::system::namespaces::network_namespaces;
+use crate::system::{Roots, blind, guard, text};
+use holdup_reason::facts::{Body, Fact, PacketDrops, ReceiveSteering, TapReader, ThreadRef};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// The reason, and the function that drops for it, where the kernel gives no reasons.
 const FILTER: [&str; 2] = ["NETFILTER_DROP", "nf_hook_slow"];
 const FULL_RING: [&str; 2] = ["FULL_RING", "tun_net_xmit"];
+const FULL_BACKLOG: [&str; 2] = ["CPU_BACKLOG", "enqueue_to_backlog"];
 /// Descriptors that are looked at: some tenths of a second on a host with that many.
 const DESCRIPTORS_MAX: usize = 100_000;
 
@@ -40,6 +43,8 @@ impl Reader for DropCauses {
             let read = netlink.ask(move |place, buffer| filter_rules(place, buffer, &filtered));
             facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
         }
+        let read = steering(&look.roots, dropped(look, FULL_BACKLOG).collect());
+        facts.extend(read.into_iter().map(|it| Fact { at_ns, body: Body::ReceiveSteering(it) }));
         let mut taps: BTreeSet<String> = dropped(look, FULL_RING).map(|(_, name)| name).collect();
         taps.append(&mut look.waited.tunnels);
         if !taps.is_empty() {
@@ -65,6 +70,38 @@ fn dropped(
         Body::PacketDrops(drops) if is_it(drops) => Some((drops.netns, drops.interface.clone())),
         _ => None,
     })
+}
+
+/// The masks of interfaces, through a process of each namespace: its /sys may be anything, so each is read with a time limit.
+fn steering(roots: &Roots, interfaces: BTreeSet<(u32, String)>) -> Vec<ReceiveSteering> {
+    if interfaces.is_empty() {
+        return Vec::new();
+    }
+    let own = link(&roots.proc.join("self/ns/net"));
+    let own = own.as_deref().and_then(namespace_inode);
+    let namespaces = network_namespaces(roots);
+    let place = |(netns, name): (u32, String)| {
+        let sys = match own == Some(netns) {
+            true => roots.sys.clone(),
+            false => roots.process(*namespaces.get(&netns)?, "root/sys"),
+        };
+        (!name.contains('/')).then_some((netns, name, sys))
+    };
+    let places = interfaces.into_iter().filter_map(place).collect();
+    guard::map(places, masks).into_iter().flatten().flatten().collect()
+}
+
+fn masks((netns, interface, sys): &(u32, String, PathBuf)) -> Option<ReceiveSteering> {
+    let device = sys.join("class/net").join(interface);
+    let index = text::read_text(&device.join("ifindex")).ok()?.trim().parse().ok()?;
+    let queues = device.join("queues");
+    let file = |queue: u32| queues.join(format!("rx-{queue}/rps_cpus"));
+    let mask = |queue| text::read_text(&file(queue)).ok().map(|mask| mask.trim().to_string());
+    let masks = (0..).map_while(mask).collect();
+    // Of a container it is mounted read-only mostly.
+    let may_write = std::fs::OpenOptions::new().write(true).open(file(0)).is_ok();
+    let folder = if may_write { queues.to_string_lossy().into_owned() } else { String::new() };
+    Some(ReceiveSteering { netns: *netns, interface: interface.clone(), index, masks, folder })
 }
 
 fn filter_rules(
@@ -138,6 +175,18 @@ mod tests {
         let info = b"pos:\t0\nflags:\t0100002\nmnt_id:\t24\nino:\t9\niff:\ttap0\n";
         assert_eq!(interface_of(info).as_deref(), Some("tap0"));
         assert_eq!(interface_of(b"pos:\t0\niff:\t\n"), None);
+    }
+
+    #[test]
+    fn masks_are_read_of_the_namespace_that_is_meant() {
+        let roots = Roots::default();
+        let own = link(&roots.proc.join("self/ns/net"));
+        let Some(netns) = own.as_deref().and_then(namespace_inode) else { return };
+        let read = |netns, name: &str| steering(&roots, [(netns, name.to_string())].into());
+        assert_eq!(read(netns, "../net/lo"), []);
+        assert_eq!(read(0, "lo"), []);
+        let read = read(netns, "lo");
+        assert_eq!(read.iter().map(|it| (it.index, it.masks.len())).collect::<Vec<_>>(), [(1, 1)]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Interfaces and their queueing disciplines, as a source: at both ends of a look with filters, and their counters at each tick.
 //!
 //! What waits in a queue is only seen at the moment; while nothing does, the last reading is reported again (standstill.rs). Interfaces on
-//! which packets stand or are lost are named for whoever asks their drivers. Must not: know how it is asked (netlink/).
+//! which packets stand or are lost, and adapters that carry much while somebody's transfer is asked about, are named for whoever asks their
+//! drivers. Must not: know how it is asked (netlink/).
 
 use super::look::Look;
 use super::netlink::links::links;
@@ -18,12 +19,26 @@ use std::io;
 /// Counters of IFLA_STATS64 that grow where an adapter finds no room for a packet that comes in.
 const LOST: [&str; 2] = ["rx_missed_errors", "rx_fifo_errors"];
 
+/// What it carries, both ways.
+const CARRIED: [&str; 2] = ["rx_bytes", "tx_bytes"];
+
+/// Bytes a second from which on an adapter may be full: a tenth of the slowest link that is still in use.
+const MUCH: u64 = 100_000;
+
+/// What an interface has lost for want of room, and carried.
+#[derive(Clone, Copy)]
+struct Counted {
+    lost: u64,
+    /// Bytes, of an adapter; none of a device made of software, whose driver knows no speed.
+    carried: Option<u64>,
+}
+
 /// See the head of the file.
 #[derive(Default)]
 pub(super) struct Queues {
     standstill: Standstill,
-    /// What each interface had lost as the window began, by namespace and index.
-    lost: BTreeMap<(u32, u32), u64>,
+    /// What each interface had counted as the window began, by namespace and index.
+    before: BTreeMap<(u32, u32), Counted>,
 }
 
 impl Reader for Queues {
@@ -32,11 +47,11 @@ impl Reader for Queues {
             Ok((mut netlink, reported)) => {
                 reported.into_iter().for_each(|body| opening.put(body));
                 let links = netlink.ask(all_links);
-                let lost = links.iter().filter_map(lost_by).collect();
+                let before = links.iter().filter_map(counted).collect();
                 links.into_iter().for_each(|body| opening.put(body));
                 netlink.ask(with_filters).into_iter().for_each(|body| opening.put(body));
                 look.netlink = Some(netlink);
-                return Ok(Self { lost, ..Self::default() });
+                return Ok(Self { before, ..Self::default() });
             }
             Err(error) => opening.put(Body::Blind(unopened(&error))),
         }
@@ -67,12 +82,17 @@ impl Reader for Queues {
     }
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let much = MUCH * look.lasted_ns().div_ceil(1_000_000_000);
+        let is_asked = look.scope.is_of_somebody();
         let Some(netlink) = look.netlink.as_mut() else { return Ok(()) };
         let at_ns = now();
         let (links, queues) = (netlink.ask(all_links), netlink.ask(with_filters));
         let interfaces = &mut look.waited.interfaces;
-        for (of, lost) in links.iter().filter_map(lost_by) {
-            if self.lost.get(&of).is_some_and(|before| lost > *before) {
+        for (of, is) in links.iter().filter_map(counted) {
+            let Some(before) = self.before.get(&of) else { continue };
+            let carried = is.carried.zip(before.carried);
+            let carries = carried.is_some_and(|(is, before)| is.saturating_sub(before) >= much);
+            if is.lost > before.lost || is_asked && carries {
                 interfaces.add(of.0, of.1);
             }
         }
@@ -86,10 +106,11 @@ impl Reader for Queues {
     }
 }
 
-/// What an interface has lost for want of room.
-fn lost_by(body: &Body) -> Option<((u32, u32), u64)> {
-    let Body::Link(Link { netns, index, counters, .. }) = body else { return None };
-    Some(((*netns, *index), LOST.iter().filter_map(|name| counters.get(*name)).sum()))
+fn counted(body: &Body) -> Option<((u32, u32), Counted)> {
+    let Body::Link(Link { netns, index, kind, counters, .. }) = body else { return None };
+    let sum = |names: [&str; 2]| names.iter().filter_map(|name| counters.get(*name)).sum();
+    let carried = kind.is_empty().then(|| sum(CARRIED));
+    Some(((*netns, *index), Counted { lost: sum(LOST), carried }))
 }
 
 /// That there is no netlink at all.

@@ -35,7 +35,8 @@ impl Waited {
 /// Interfaces that are asked about.
 const INTERFACES_MAX: usize = 16;
 
-/// Interfaces, by network namespace and index: where packets stood in a queue or were lost, and the way to who does not answer.
+/// Interfaces, by network namespace and index: where packets stood in a queue or were lost, the way to who does not answer, and adapters that
+/// carry much where somebody is asked about.
 #[derive(Debug, Default)]
 pub struct Interfaces(BTreeSet<(u32, u32)>);
 

@@ -195,6 +195,8 @@ pub enum Body {
     FilterRule(FilterRule),
     /// A process that has a tun or tap device open.
     TapReader(TapReader),
+    /// Which CPUs packets are handed on to.
+    ReceiveSteering(ReceiveSteering),
     /// How many connections go to one address.
     PortUse(PortUse),
     /// An address that cannot be used.

@@ -31,6 +31,9 @@ pub struct Link {
     pub mtu: u32,
     /// txqueuelen, packets.
     pub queue_length: u32,
+    /// Index of the bridge, bond or other interface that it is a port of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub master: Option<u32>,
     /// Of a tunnel of VXLAN, its ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vxlan: Option<Vxlan>,
@@ -274,6 +277,23 @@ pub struct TapReader {
     pub interface: String,
     /// The process.
     pub process: ThreadRef,
+}
+
+/// Which CPUs the kernel hands the packets on to that come in by an interface (RPS). Read where a CPU dropped some of them. Source:
+/// /sys/class/net/IF/queues/rx-N/rps_cpus, of another namespace as a process there sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReceiveSteering {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// A mask of CPUs for each receive queue, as the file has it; `0`: they stay where they come in.
+    pub masks: Vec<String>,
+    /// The folder of the queues, from here; empty where it cannot be written to.
+    pub folder: String,
 }
 
 /// Connections of a network namespace to one address, where somebody was refused another for want of a port, or where a look that goes on

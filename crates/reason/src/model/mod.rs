@@ -200,6 +200,7 @@ impl Model {
             Body::QdiscFlow(it) => self.net.push(at, it),
             Body::PacketDrops(it) => self.net.push(at, it),
             Body::PortUse(it) => self.net.push(at, it),
+            Body::ReceiveSteering(it) => self.net.push(at, it),
             Body::UnusableAddress(it) => self.net.push(at, it),
             Body::ReversePath(it) => self.net.push(at, it),
             Body::LinkSettings(it) => self.net.push(at, it),

@@ -49,6 +49,8 @@ pub(crate) struct DropCauses {
     pub(crate) filter_rules: Vec<FilterRule>,
     /// Who has which tun or tap device open.
     pub(crate) tap_readers: Vec<TapReader>,
+    /// Which CPUs packets are handed on to.
+    pub(crate) steering: Vec<ReceiveSteering>,
     /// By which interfaces packets are taken, by namespace and index of the interface.
     pub(crate) reverse_paths: BTreeMap<(u32, u32), ReversePath>,
 }
@@ -101,6 +103,12 @@ impl Push<FilterRule> for Net {
 impl Push<TapReader> for Net {
     fn push(&mut self, _: Ns, reader: TapReader) {
         self.drop_causes.tap_readers.push(reader);
+    }
+}
+
+impl Push<ReceiveSteering> for Net {
+    fn push(&mut self, _: Ns, steering: ReceiveSteering) {
+        self.drop_causes.steering.push(steering);
     }
 }
 

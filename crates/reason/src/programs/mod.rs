@@ -11,6 +11,7 @@
 //! Edit together: a new file needs its `mod` here and its line in all.rs.
 
 mod all;
+mod bridge_port;
 mod command_line;
 mod cpython;
 mod cxx;
@@ -43,6 +44,7 @@ pub use all::{
     brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
     of_interpreter, runs, session, waits_for_child_in,
 };
+pub use bridge_port::BridgePort;
 pub use doors::Doors;
 pub use function_names::{NamedFrames, is_known};
 pub use program::{Collector, Program, ReplicaSetting, stacks, stacks_with_warning};

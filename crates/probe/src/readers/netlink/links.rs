@@ -61,6 +61,7 @@ pub fn links(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Link>> {
 pub fn link(message: &[u8]) -> Option<Link> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
+    const IFLA_MASTER: u16 = 10;
     const IFLA_TXQLEN: u16 = 13;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_STATS64: u16 = 23;
@@ -81,6 +82,7 @@ pub fn link(message: &[u8]) -> Option<Link> {
         index,
         name: string(found.get(&IFLA_IFNAME)?),
         kind,
+        master: found.get(&IFLA_MASTER).and_then(|value| u32_at(value, 0)),
         vxlan,
         mtu: number(IFLA_MTU),
         queue_length: number(IFLA_TXQLEN),
@@ -114,6 +116,15 @@ fn vxlan(data: &[u8]) -> Vxlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_says_of_what() {
+        let mut message = vec![0; 16];
+        put_attribute(&mut message, 3, b"veth7\0");
+        assert_eq!(link(&message).unwrap().master, None);
+        put_attribute(&mut message, 10, &4_u32.to_ne_bytes());
+        assert_eq!(link(&message).unwrap().master, Some(4));
+    }
 
     #[test]
     fn a_tunnel_says_its_ends() {

@@ -6,12 +6,12 @@
 //!
 //! Must not: blame a ring, or a CPU that merely works (cpu.softirq). Rejected: time_squeeze (a busy CPU that drops nothing).
 
-use crate::facts::{DroppedFlow, PacketDrops, ThreadRef};
+use crate::facts::{DroppedFlow, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::packet_drops::of_reason;
 use crate::model::words;
 use crate::rules::action::Action;
+use crate::rules::net::cpu_backlog::{COUNTED, Full, MAX, REASON, flow_name, full};
 use crate::rules::net::dropped_packets::{
     DROPS, LOST_ONE, NOTICED, SERIOUS, losers, losing, main_flow, matched, senders,
 };
@@ -20,17 +20,6 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
-
-const REASON: &str = "CPU_BACKLOG";
-const MAX: &str = "net.core.netdev_max_backlog";
-
-/// Part of the drops that the CPUs must have counted.
-static COUNTED: Threshold = Threshold::new(
-    0.5,
-    "1",
-    "packets that CPUs count as dropped, for each that was seen to be",
-    "chosen: the greater part; both count the same packet, but are not read at the same moment",
-);
 
 /// Part of the packets that is dropped, from which a longer queue fills as well.
 static OVERLOAD: Threshold = Threshold::new(
@@ -56,6 +45,10 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new("the CPUs count no drops", "what_no_cpu_counts_is_no_full_queue"),
         Refutation::new("the drops are few", "a_drop_now_and_then_is_nothing"),
         Refutation::new(
+            "one CPU has no time left for them while another is idle",
+            "a_cpu_that_is_alone_with_the_packets_has_no_short_queue",
+        ),
+        Refutation::new(
             "nobody waits, and nearly all packets get through",
             "a_few_of_many_packets_are_a_note_at_most",
         ),
@@ -70,18 +63,10 @@ pub(crate) static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
-/// What was dropped, everywhere.
-struct Full<'m> {
-    dropped: u64,
-    counted: u64,
-    handled: u64,
-    /// The CPU that dropped most, and how many.
-    cpu: Option<(u32, u64)>,
-    places: Vec<&'m PacketDrops>,
-}
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let Some(full) = full(measures) else { return Vec::new() };
+    let Some(full) = full(measures).filter(|full| full.alone.is_none()) else {
+        return Vec::new();
+    };
     let losing = losing(measures, ends, REASON);
     // Of a host everybody is.
     let anybody = ThreadRef::default();
@@ -89,7 +74,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     if losing.is_empty() && !concerned {
         return Vec::new();
     }
-    let part = full.dropped as f64 / (full.dropped + full.handled).max(1) as f64;
+    let part = full.part();
     let room = measures.model.net.sysctls.get(MAX).map_or("", String::as_str);
     let by = Culprit::setting(format!("netdev_max_backlog {room}").trim().to_string(), MAX);
     let wording = wording(measures, ends, &full, part);
@@ -97,33 +82,9 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     matched(measures, ends, new, &losing, full.places[0], part).into_iter().collect()
 }
 
-fn full<'m>(measures: &'m Measures<'m>) -> Option<Full<'m>> {
-    let model = measures.model;
-    let mut places: Vec<&PacketDrops> = of_reason(model, REASON).collect();
-    places.sort_by_key(|it| std::cmp::Reverse(it.packets));
-    let dropped: u64 = places.iter().map(|it| it.packets).sum();
-    // They belong to CPUs, and stand with the initial namespace.
-    let series = model.net.counters.values().find(|series| {
-        series.last().is_some_and(|(_, it)| it.counters.contains_key("softnet.dropped"))
-    })?;
-    let (first, last) = (&series.first()?.1.counters, &series.last()?.1.counters);
-    let growth = |name: &str| Some(last.get(name)?.saturating_sub(*first.get(name)?));
-    let counted = growth("softnet.dropped")?;
-    let rate = dropped as f64 / measures.wall_seconds().max(1e-9);
-    if rate < DROPS.value || (counted as f64) < COUNTED.value * dropped as f64 {
-        return None;
-    }
-    let by_cpu = last.keys().filter_map(|name| {
-        let cpu = name.strip_prefix("softnet.dropped.cpu")?.parse().ok()?;
-        Some((cpu, growth(name)?))
-    });
-    let cpu = by_cpu.max_by_key(|(_, count)| *count);
-    Some(Full { dropped, counted, handled: growth("softnet.processed")?, cpu, places })
-}
-
 fn wording(measures: &Measures<'_>, ends: &[End], full: &Full<'_>, part: f64) -> Wording {
     let model = measures.model;
-    let cpu = full.cpu.map_or(String::new(), |(cpu, _)| format!(" of CPU {cpu}"));
+    let cpu = full.cpu.as_ref().map_or(String::new(), |it| format!(" of CPU {}", it.cpu));
     let room = model.net.sysctls.get(MAX).and_then(|value| value.parse::<u64>().ok());
     let holds = room.map_or(String::new(), |room| {
         format!(" of {}", words::count(room as usize, "packet", "packets"))
@@ -173,13 +134,6 @@ fn wording(measures: &Measures<'_>, ends: &[End], full: &Full<'_>, part: f64) ->
     }
 }
 
-/// `udp 10.0.0.1:40000 to 10.0.0.2:9, sent by flood 30`.
-fn flow_name(flow: &DroppedFlow) -> String {
-    let by =
-        flow.sender.as_ref().map_or(String::new(), |by| format!(", sent by {}", words::who(by)));
-    format!("{} {} to {}{by}", flow.protocol, flow.from, flow.to)
-}
-
 fn remedies(room: Option<u64>, main: Option<(&DroppedFlow, f64)>, part: f64) -> Vec<Remedy> {
     /// As it is set by default, which holds a burst of an adapter's whole ring.
     const USUAL: u64 = 1_000;
@@ -205,7 +159,7 @@ mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{fact, thread};
+    use crate::rules::scenes::{LOOK_NS, fact, thread};
 
     const CODE: &str = "net.backlog_full";
 
@@ -222,6 +176,7 @@ mod tests {
             ("softnet.dropped.cpu0", 7, 7),
             ("softnet.dropped.cpu1", 0, counted),
             ("softnet.processed", 100, 100 + handled),
+            ("softnet.processed.cpu1", 50, 50 + handled),
         ]));
         facts
     }
@@ -258,6 +213,23 @@ mod tests {
         let found = findings(flooded(4_850, 4_850, 4_000));
         assert_eq!(found[0].remedy[0].command, "kill -STOP 30");
         assert_eq!(found[0].remedy.len(), 2);
+    }
+
+    #[test]
+    fn a_cpu_that_is_alone_with_the_packets_has_no_short_queue() {
+        let busy = |softirq_share: f64| {
+            let mut facts = flooded(4_850, 4_850, 4_000);
+            for (cpu, softirq, idle) in [(0, 0.0, 0.9), (1, softirq_share, 0.0)] {
+                for part in [0.0, LOOK_NS as f64] {
+                    let (softirq_ns, idle_ns) = ((part * softirq) as u64, (part * idle) as u64);
+                    let sample = CpuSample { cpu, softirq_ns, idle_ns, ..CpuSample::default() };
+                    facts.push(Fact { at_ns: part as u64, body: Body::CpuSample(sample) });
+                }
+            }
+            codes(facts)
+        };
+        assert_eq!(busy(0.6), [CODE]);
+        assert_eq!(busy(0.95), ["net.one_receive_cpu"]);
     }
 
     #[test]

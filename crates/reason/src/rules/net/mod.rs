@@ -15,8 +15,10 @@
 pub(crate) mod accept_queue;
 pub(crate) mod address_duplicate;
 pub(crate) mod backlog_full;
+pub(crate) mod bridge_full;
 pub(crate) mod class_ceiling;
 pub(crate) mod conntrack_full;
+mod cpu_backlog;
 pub(crate) mod delayed_ack;
 mod dns_answered;
 mod dns_remedies;
@@ -25,11 +27,15 @@ mod drop_reasons;
 mod dropped_datagrams;
 mod dropped_packets;
 pub(crate) mod filter_drop;
+mod full_frame;
+mod line_limits;
+pub(crate) mod line_rate;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
+pub(crate) mod one_receive_cpu;
 pub(crate) mod overlay_port;
 pub(crate) mod packet_dropped;
 pub(crate) mod port_trend;
@@ -67,6 +73,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &neighbour_table_full::RULE,
     &reverse_path::RULE,
     &ring_full::RULE,
+    &one_receive_cpu::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,
     &packet_dropped::RULE,
@@ -74,11 +81,13 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &overlay_port::RULE,
     &neighbour_failed::RULE,
     &ports_exhausted::RULE,
+    &bridge_full::RULE,
     &address_duplicate::RULE,
     &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,
     &class_ceiling::RULE,
+    &line_rate::RULE,
     &local_queue::RULE,
     &receiver_limited::RULE,
     &sendbuf_limited::RULE,

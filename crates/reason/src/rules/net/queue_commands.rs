@@ -1,5 +1,5 @@
-//! What `tc` can do about a queue that stands: a queue for each flow, a shorter one, a delay taken away; each with its way
-//! back.
+//! What `tc` can do about a queue that stands or a rate that is used up: a queue for each flow, a shorter one, a delay taken away,
+//! twice the rate; each with its way back.
 //!
 //! Only what is put back whole can be replaced: with any other kind of discipline its settings, classes or filters would be
 //! lost. Must not: say that a queue stands, or whose fault it is.
@@ -91,6 +91,29 @@ fn netem(last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> 
     Some(if other.is_empty() { command } else { format!("{command} {other}") })
 }
 
+/// What sets tbf to this rate, burst and limit, bytes.
+fn tbf(last: &QdiscSample, rate: u64, burst: u64, limit: u64) -> Option<String> {
+    // tc cuts the time of a burst to whole ticks: of a quick rate, one that was read would be set a tick shorter.
+    let burst = if rate as f64 > 1e6 { burst + 1 } else { burst };
+    (last.kind == "tbf").then(|| {
+        format!(
+            "qdisc change dev {} {} handle {} tbf rate {}bit burst {burst} limit {limit}",
+            words::shell(&last.interface),
+            place(last),
+            last.handle,
+            rate * BITS
+        )
+    })
+}
+
+/// Twice the rate of a shaper, with as much longer a burst and queue, which last as long as before.
+pub(super) fn quicker(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
+    let (rate, burst, limit) = (last.rate_bytes?, last.burst_bytes?, last.limit?);
+    let set = |times: u64| tbf(last, rate * times, burst * times, limit * times);
+    let text = "let the shaper pass twice as much, if the line behind it carries that: set too high, the queue forms there";
+    Some(by(tc, last, text, &set(2)?, &set(1)?))
+}
+
 /// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
 /// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
 /// that it holds for its delay too.
@@ -101,16 +124,7 @@ pub(super) fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Optio
     let frames = ((queue.flow_rate(seconds) * wanted / FRAME_BYTES).ceil() as u64).max(2);
     let frame = FRAME_BYTES as u64;
     let bytes = frames * frame + frame / 2;
-    let tbf = |bytes: u64| {
-        Some(format!(
-            "qdisc change dev {} {} handle {} tbf rate {}bit burst {} limit {bytes}",
-            words::shell(&last.interface),
-            place(last),
-            last.handle,
-            rate * BITS,
-            last.burst_bytes?
-        ))
-    };
+    let tbf = |bytes: u64| tbf(last, rate, last.burst_bytes?, bytes);
     let (short, length, change): (u64, String, &dyn Fn(u64) -> Option<String>) = match last
         .kind
         .as_str()

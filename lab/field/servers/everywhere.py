@@ -1,16 +1,23 @@
-"""Scratch."""
-import os, signal, socket, threading, time
+"""Servers that most hosts have somewhere: proxies that keep answers, repositories with hooks and locks, files and mail.
+
+Each is started as its manual says, on loopback and in the case's folder. Whoever is late is not the server that was asked, but for those that were told
+to send slowly or were stopped.
+"""
+
+import os
+import signal
+import time
+
 from harness.stage import tool
-from harness.processes import children_of
-from harness.truth import HEALTHY, MEASURE, Truth, case, pid, run, host
+from harness.truth import HEALTHY, Truth, case, run
 from programs.web import PEER, PY, curl, slow_http
 
-def sleeping(s, **k):
-    return Truth(end=("sleep",), who=("sleep",), **k)
+SLEEPS = Truth(end=("sleep",), who=("sleep",))
 
-@case("x-squid")
-def x_squid(s):
-    """."""
+
+@case("squid-late-server")
+def squid(s):
+    """squid asks a late server."""
     server, app = slow_http(s, s.seconds(2.6, 3.2))
     port = s.port()
     conf = s.file("squid.conf", f"http_port 127.0.0.1:{port}\nhttp_access allow all\ncache_mem 8 MB\npid_filename {s.dir}/squid.pid\naccess_log none\ncache_log {s.dir}/cache.log\ncache_store_log none\ncoredump_dir {s.dir}\nshutdown_lifetime 1 seconds\n")
@@ -21,9 +28,10 @@ def x_squid(s):
     yield run([*c, f"http://127.0.0.1:{app}/now"], HEALTHY, "twin")
     yield run([*c, f"http://127.0.0.1:{app}/x"], Truth(end=("sleep",), who=(server.pid,), code=PEER), wall=2)
 
-@case("x-tinyproxy")
-def x_tinyproxy(s):
-    """."""
+
+@case("tinyproxy-late-server")
+def tinyproxy(s):
+    """The same behind tinyproxy."""
     server, app = slow_http(s, s.seconds(2.6, 3.2))
     port = s.port()
     conf = s.file("tp.conf", f"Port {port}\nListen 127.0.0.1\nTimeout 60\nLogFile \"{s.dir}/tp.log\"\nMaxClients 20\n")
@@ -33,9 +41,10 @@ def x_tinyproxy(s):
     yield run([*c, f"http://127.0.0.1:{app}/now"], HEALTHY, "twin")
     yield run([*c, f"http://127.0.0.1:{app}/x"], Truth(end=("sleep",), who=(server.pid,), code=PEER), wall=2)
 
-@case("x-varnish")
-def x_varnish(s):
-    """."""
+
+@case("varnish-late-application")
+def varnish(s):
+    """Varnish asks a late application; and two clients want the same, for whom it asks once."""
     server, app = slow_http(s, s.seconds(2.8, 3.4))
     port = s.port()
     vcl = s.file("d.vcl", f'vcl 4.0;\nbackend default {{ .host = "127.0.0.1"; .port = "{app}"; }}\n')
@@ -48,21 +57,23 @@ def x_varnish(s):
     s.waiting(curl(port, "/y"), 0.2)
     yield run(curl(port, "/y"), truth, "behind-another", wall=2)
 
-@case("x-svn")
-def x_svn(s):
-    """."""
+
+@case("svn-hook")
+def svn(s):
+    """Subversion's pre-commit hook sleeps."""
     s.sh(f"svnadmin create {s.dir}/repo; printf '[general]\\nanon-access = write\\n' > {s.dir}/repo/conf/svnserve.conf")
     port = s.port()
     s.spawn([tool("svnserve"), "-d", "--foreground", "-r", s.dir, "--listen-host", "127.0.0.1", "--listen-port", port], log="svn.log")
     s.wait_port(port)
     s.sh(f"svn co -q svn://127.0.0.1:{port}/repo wc && cd wc && echo a > a && svn add -q a && svn ci -q -m one")
-    s.file("repo/hooks/pre-commit", f"#!/bin/sh\nsleep {s.seconds(2.6,3.2)}\n", 0o755)
+    s.file("repo/hooks/pre-commit", f"#!/bin/sh\nsleep {s.seconds(2.6, 3.2)}\n", 0o755)
     s.sh("echo b >> wc/a")
-    yield run(["svn", "ci", "-q", "-m", "two"], sleeping(s), wall=2, cwd=s.dir / "wc")
+    yield run(["svn", "ci", "-q", "-m", "two"], SLEEPS, wall=2, cwd=s.dir / "wc")
 
-@case("x-borg")
-def x_borg(s):
-    """."""
+
+@case("borg-lock")
+def borg(s):
+    """A backup waits for the lock of a repository that another command has."""
     s.env["BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK"] = "yes"
     s.env["BORG_BASE_DIR"] = str(s.dir)
     s.sh(f"borg init -e none {s.dir}/b; mkdir src; echo x > src/a")
@@ -72,9 +83,10 @@ def x_borg(s):
     time.sleep(1.2)
     yield run(create, Truth(end=("lock", "sleep"), who=("borg", "sleep", "python3")), wall=2, cwd=s.dir, env=dict(s.env))
 
-@case("x-vsftpd")
-def x_vsftpd(s):
-    """."""
+
+@case("vsftpd-rate")
+def vsftpd(s):
+    """An FTP server that was told to send slowly."""
     s.blob("ftp/f", 1)
     s.sh(f"chmod 755 {s.dir}/ftp; mkdir -p {s.dir}/empty")
     port = s.port()
@@ -83,17 +95,19 @@ def x_vsftpd(s):
     s.wait_port(port)
     yield run(["curl", "-s", "-o", "/dev/null", f"ftp://127.0.0.1:{port}/f"], Truth(end=("sleep",), who=("vsftpd",)), wall=2)
 
-@case("x-sem")
-def x_sem(s):
-    """."""
+
+@case("parallel-semaphore")
+def sem(s):
+    """GNU parallel's semaphore is taken."""
     tool("sem")
     s.spawn(["sem", "--fg", "--id", "one", "-j1", "sleep", s.seconds(3.6, 4.2)], log="sem.log")
     time.sleep(1)
     yield run(["sem", "--fg", "--id", "one", "-j1", "true"], Truth(end=("lock", "sleep"), who=("sleep", "perl", "sem")), wall=1.5)
 
-@case("x-slapd")
-def x_slapd(s):
-    """."""
+
+@case("slapd-stopped")
+def slapd(s):
+    """A directory server that somebody stopped."""
     port = s.port()
     s.sh("mkdir db")
     conf = s.file("slapd.conf", f"include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\ndatabase mdb\nsuffix dc=x\ndirectory {s.dir}/db\nrootdn cn=a,dc=x\nrootpw p\n")
@@ -126,9 +140,10 @@ while True:
     c.close()
 """
 
-@case("x-smtp")
-def x_smtp(s):
-    """."""
+
+@case("smtp-late-greeting")
+def smtp(s):
+    """A mail server that greets late."""
     port = s.port()
     d = s.spawn([PY, s.file("smtp.py", BANNER), port, s.seconds(2.6, 3.2)], log="smtp.log")
     s.wait_port(port)
@@ -136,29 +151,33 @@ def x_smtp(s):
     m = ["sh", "-c", f"printf 'Subject: x\\n\\nhi\\n' | msmtp --host=127.0.0.1 --port={port} --from=a@x b@x"]
     yield run(m, Truth(end=("sleep",), who=(d.pid,), code=PEER), wall=2)
 
-@case("x-git-hook")
-def x_git_hook(s):
-    """."""
+
+@case("git-push-hook")
+def git_hook(s):
+    """A pre-receive hook sleeps."""
     s.sh("git init -q --bare r.git; git init -q w; cd w; echo a > a; git add a; git commit -qm a; git remote add o ../r.git; git push -q o HEAD:main")
-    s.file("r.git/hooks/pre-receive", f"#!/bin/sh\ncat >/dev/null\nsleep {s.seconds(2.6,3.2)}\n", 0o755)
+    s.file("r.git/hooks/pre-receive", f"#!/bin/sh\ncat >/dev/null\nsleep {s.seconds(2.6, 3.2)}\n", 0o755)
     s.sh("cd w; echo b > a; git commit -qam b")
-    yield run(["git", "push", "-q", "o", "HEAD:main"], sleeping(s), wall=2, cwd=s.dir / "w")
+    yield run(["git", "push", "-q", "o", "HEAD:main"], SLEEPS, wall=2, cwd=s.dir / "w")
 
-@case("x-parallel")
-def x_parallel(s):
-    """."""
+
+@case("parallel-longest")
+def parallel_longest(s):
+    """One of several jobs is longer than the others."""
     tool("parallel")
-    yield run(["parallel", "-j2", "sleep {}", ":::", "0.2", "0.3", "2.5", "0.1"], sleeping(s), wall=2)
+    yield run(["parallel", "-j2", "sleep {}", ":::", "0.2", "0.3", "2.5", "0.1"], SLEEPS, wall=2)
 
-@case("x-ifne")
-def x_ifne(s):
-    """."""
+
+@case("pipeline-late")
+def ifne(s):
+    """A pipeline whose first program is late."""
     tool("ifne")
-    yield run(["bash", "-c", f"(sleep {s.seconds(2.2,2.8)}; echo x) | ifne cat | ts | chronic cat"], sleeping(s), wall=2)
+    yield run(["bash", "-c", f"(sleep {s.seconds(2.2, 2.8)}; echo x) | ifne cat | ts | chronic cat"], SLEEPS, wall=2)
 
-@case("x-gpg-lock")
-def x_gpg(s):
-    """."""
+
+@case("gpg-lock")
+def gpg(s):
+    """Another's lock on a key ring."""
     s.sh("mkdir -m700 g; gpg --homedir g --batch --passphrase '' --quick-gen-key a@b default default never 2>/dev/null; gpgconf --homedir g --kill all")
     holder = s.spawn(["sleep", "60"])
     host = s.sh("uname -n").strip()
