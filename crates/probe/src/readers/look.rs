@@ -73,9 +73,17 @@ impl Look {
         now().saturating_sub(self.window.begin_ns)
     }
 
+    /// For how long reading the memory of others is paid: of one of many windows, which are longer where little happens, for no more
+    /// than that of a short one.
+    pub fn paid_ns(&self) -> Ns {
+        const WINDOW_NS_MAX: Ns = 10_000_000_000;
+        let lasted_ns = self.lasted_ns();
+        if self.goes_on { lasted_ns.min(WINDOW_NS_MAX) } else { lasted_ns }
+    }
+
     /// CPU time that is left of what reading the memory of others may take by now.
     pub fn rest_ns(&self) -> Ns {
-        self.stacks.rest_ns(self.lasted_ns())
+        self.stacks.rest_ns(self.paid_ns())
     }
 
     /// Reports the kernel stacks that facts name and that were not reported yet.

@@ -23,7 +23,7 @@ impl Reader for Interpreters {
         if let Some(family) = look.family.as_ref().filter(|_| look.scope.is_command()) {
             self.walked(family.members().into_iter());
         }
-        let spent_ns = self.round(facts, look.lasted_ns());
+        let spent_ns = self.round(facts, look.paid_ns());
         look.stacks.pay(spent_ns);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Reader for Sessions {
         _: &Tick,
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
-        look.stacks.pay(self.round(facts, look.lasted_ns()));
+        look.stacks.pay(self.round(facts, look.paid_ns()));
         Ok(())
     }
 

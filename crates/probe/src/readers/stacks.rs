@@ -44,7 +44,7 @@ impl Reader for Stacks {
 
     /// Where all threads stand, before their switches are no longer counted.
     fn end(&mut self, look: &mut Look) -> Result<(), SourceError> {
-        let lasted_ns = look.lasted_ns();
+        let lasted_ns = look.paid_ns();
         let Some(programs) = look.programs.as_mut() else { return Ok(()) };
         look.stacks.expect_walk(look.last.walk_ns);
         if !look.scope.is_command() {
@@ -64,7 +64,7 @@ impl Reader for Stacks {
         let process = look.stacks.process();
         let partners: HashSet<u32> = process.map(|pid| partners(all, pid)).unwrap_or_default();
         let left = look.last.left.take();
-        let lasted_ns = look.lasted_ns();
+        let lasted_ns = look.paid_ns();
         let programs = look.programs.as_mut().filter(|_| !look.scope.is_command());
         let mut kernel = programs.map(KernelWalk);
         let walker = kernel.as_mut().map(|it| it as &mut dyn Walker<Error = SourceError>);

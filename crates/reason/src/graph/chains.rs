@@ -409,9 +409,8 @@ impl<'a> Chains<'a> {
     }
 
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
-        if let Some(at_ns) = process_end::ended_ns(&self.index, wait)
-            && (from + 1..to).contains(&at_ns)
-        {
+        let ended_ns = process_end::ended_ns(&self.index, wait);
+        if let Some(at_ns) = ended_ns.filter(|ns| (from + 1..to).contains(ns)) {
             self.cut_wait(wait, from, at_ns, walk);
             return self.cut_wait(wait, at_ns, to, walk);
         }
