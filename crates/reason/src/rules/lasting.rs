@@ -60,7 +60,8 @@ fn reached(model: &Model, mut way: Remedy) -> Reached {
 fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
     let gone = action.target.processes.first()?.thread();
     let of_command = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command)
-        && model.in_target(&gone);
+        && model.in_target(&gone)
+        && !names_who_has_ended(model);
     let (text, command) = match of_command {
         true => of_the_command(model, action, &gone),
         false => by_its_name(action, &gone),
@@ -111,6 +112,15 @@ fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
         }
         _ => (text("look at it while it lasts"), format!("holdup -p {pid}")),
     }
+}
+
+/// Whether the command of `run` names a process that has ended meanwhile, as one that waits for its end does: it is not given again.
+fn names_who_has_ended(model: &Model) -> bool {
+    let own = model.look.target.as_ref().map(|target| &target.words[..]).unwrap_or_default();
+    let numbers = own.iter().flat_map(|word| word.split(|c: char| !c.is_ascii_digit()));
+    let mut pids = numbers.filter_map(|number| number.parse::<u32>().ok());
+    let exits = &model.threads.exits;
+    pids.any(|pid| exits.iter().any(|(_, exit)| exit.last && exit.thread.pid == pid))
 }
 
 /// The command of `run`, for a shell. Whoever reads has to put it in where a recording does not have its words, or nobody could read them.
@@ -193,6 +203,17 @@ mod tests {
         assert_eq!(traced, ["strace -f -e trace=%clock sh -c 'a; b'"]);
         let stood = of(Remedy::to("see").kernel_stack(&one));
         assert_eq!(stood, ["holdup run -v -- sh -c 'a; b'"]);
+    }
+
+    #[test]
+    fn a_command_that_names_who_has_ended_is_not_given_again() {
+        let words = ["sh", "-c", "while kill -0 2450; do sleep 1; done"];
+        let facts = |other: u32| vec![of_command(&words), ended(10, "app"), ended(other, "job")];
+        let looked =
+            |other| left(facts(other), vec![Remedy::to("see").kernel_stack(&thread(10, "app"))]);
+        assert_eq!(looked(2450), ["holdup -p $(pgrep -n -x -- app)"]);
+        let again = "holdup run -v -- sh -c 'while kill -0 2450; do sleep 1; done'";
+        assert_eq!(looked(245), [again], "another number");
     }
 
     #[test]

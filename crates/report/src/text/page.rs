@@ -161,10 +161,12 @@ impl Page {
                 used += piece.width();
                 continue;
             }
-            let below = format!("\n{hang}{}", " ".repeat(joint.width()));
-            let lines = wrap(piece, room.saturating_sub(joint.width()));
+            // It stands behind a joint at the begin of a line.
+            let begin = joint.trim_start().width();
+            let below = format!("\n{hang}{}", " ".repeat(begin));
+            let lines = wrap(piece, room.saturating_sub(begin));
             self.plain(&lines.join(&below));
-            used = joint.width() + lines.last().map_or(0, |line| line.width());
+            used = begin + lines.last().map_or(0, |line| line.width());
         }
         self.plain("\n");
     }
@@ -329,7 +331,7 @@ mod tests {
         page.joined("chain", &pieces, " <- ");
         assert_eq!(
             page.finish(),
-            "  chain   nginx 812\n          <- python3 search-agent77 8574\n              in 5619730bb3e5\n"
+            "  chain   nginx 812\n          <- python3 search-agent77 8574\n             in 5619730bb3e5\n"
         );
     }
 
