@@ -3,8 +3,9 @@
  *
  * A thread that is refused a lock, a name, a process or a connection, sleeps, and asks again waits for it like one that the
  * kernel blocks, but no scheduler event says so. So does one that asks whether a process lives, and it does (kill(2) without a
- * signal, as scripts, pg_ctl and start-stop-daemon wait for an end): that is reported like a refusal. Of a refused call its file is reported, its path or address (read from the
- * caller's memory, which the kernel has just read itself), the limit that it met, and whether a seccomp filter may have refused it.
+ * signal, as scripts, pg_ctl and start-stop-daemon wait for an end): that is reported like a refusal. Of a refused call its file
+ * is reported, its path or address (read from the caller's memory, which the kernel has just read itself), the limit that it met,
+ * and whether a seccomp filter may have refused it.
  *
  * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any refusal
  * once in OTHER_NS; those between are counted, and the next report carries their number.

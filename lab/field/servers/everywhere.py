@@ -20,7 +20,9 @@ def squid(s):
     """squid asks a late server."""
     server, app = slow_http(s, s.seconds(2.6, 3.2))
     port = s.port()
-    conf = s.file("squid.conf", f"http_port 127.0.0.1:{port}\nhttp_access allow all\ncache_mem 8 MB\npid_filename {s.dir}/squid.pid\naccess_log none\ncache_log {s.dir}/cache.log\ncache_store_log none\ncoredump_dir {s.dir}\nshutdown_lifetime 1 seconds\n")
+    conf = s.file("squid.conf", f"http_port 127.0.0.1:{port}\nhttp_access allow all\ncache_mem 8 MB\npid_filename {s.dir}/squid.pid\n"
+                                f"access_log none\ncache_log {s.dir}/cache.log\ncache_store_log none\ncoredump_dir {s.dir}\n"
+                                f"shutdown_lifetime 1 seconds\n")
     s.dir.chmod(0o777)
     s.spawn([tool("squid"), "-N", "-f", conf], log="squid.log")
     s.wait_port(port)
@@ -90,7 +92,9 @@ def vsftpd(s):
     s.blob("ftp/f", 1)
     s.sh(f"chmod 755 {s.dir}/ftp; mkdir -p {s.dir}/empty")
     port = s.port()
-    conf = s.file("v.conf", f"listen=YES\nlisten_port={port}\nlisten_address=127.0.0.1\nanonymous_enable=YES\nanon_root={s.dir}/ftp\nsecure_chroot_dir={s.dir}/empty\nanon_max_rate=300000\nrun_as_launching_user=NO\nseccomp_sandbox=NO\nno_anon_password=YES\n")
+    conf = s.file("v.conf", f"listen=YES\nlisten_port={port}\nlisten_address=127.0.0.1\nanonymous_enable=YES\n"
+                            f"anon_root={s.dir}/ftp\nsecure_chroot_dir={s.dir}/empty\nanon_max_rate=300000\n"
+                            f"run_as_launching_user=NO\nseccomp_sandbox=NO\nno_anon_password=YES\n")
     s.spawn([tool("vsftpd"), conf], log="v.log")
     s.wait_port(port)
     yield run(["curl", "-s", "-o", "/dev/null", f"ftp://127.0.0.1:{port}/f"], Truth(end=("sleep",), who=("vsftpd",)), wall=2)
@@ -110,7 +114,8 @@ def slapd(s):
     """A directory server that somebody stopped."""
     port = s.port()
     s.sh("mkdir db")
-    conf = s.file("slapd.conf", f"include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\ndatabase mdb\nsuffix dc=x\ndirectory {s.dir}/db\nrootdn cn=a,dc=x\nrootpw p\n")
+    conf = s.file("slapd.conf", f"include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\ndatabase mdb\n"
+                                f"suffix dc=x\ndirectory {s.dir}/db\nrootdn cn=a,dc=x\nrootpw p\n")
     d = s.spawn([tool("slapd"), "-f", conf, "-h", f"ldap://127.0.0.1:{port}/", "-d", "0"], log="slapd.log")
     s.wait_port(port)
     q = ["ldapsearch", "-x", "-LLL", "-H", f"ldap://127.0.0.1:{port}", "-b", "", "-s", "base"]
@@ -183,4 +188,5 @@ def gpg(s):
     host = s.sh("uname -n").strip()
     s.file("g/pubring.kbx.lock", "%10d\n%s\n" % (holder.pid, host))
     s.later(s.seconds(2.6, 3.4), lambda: os.unlink(s.dir / "g/pubring.kbx.lock"))
-    yield run(["gpg", "--homedir", "g", "--batch", "--yes", "--quick-add-uid", "a@b", "c@d"], Truth(end=("lock", "sleep"), object=("pubring.kbx.lock",)), wall=2, cwd=s.dir)
+    yield run(["gpg", "--homedir", "g", "--batch", "--yes", "--quick-add-uid", "a@b", "c@d"],
+              Truth(end=("lock", "sleep"), object=("pubring.kbx.lock",)), wall=2, cwd=s.dir)

@@ -5,7 +5,7 @@
 use super::net::on_one_cpu;
 use super::stage::{load, load_file, name_switch, pair, start, switch_on, tcp_server, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::undo::Guards;
+use crate::undo::{Guard, Guards};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -180,10 +180,7 @@ impl Fault for Backlog {
         let to = format!("{}:9", ctx.text("far_ip")?);
         let (rate, burst) = (ctx.text("packets_per_second")?, ctx.text("burst")?);
         let words = ["udp-source", &to, "--bytes", "64", "--per-second", &rate, "--burst", &burst];
-        let mut spawn = load(ctx, &words);
-        spawn.netns = Some(ctx.text("near_ns")?);
-        spawn.cgroups = vec![PathBuf::from(ctx.text("flood_group")?)];
-        guards.push(start(ctx, "flood", &spawn)?.guard);
+        guards.push(flood(ctx, &words)?);
         Ok(guards.into())
     }
 
@@ -216,10 +213,7 @@ impl Fault for OneReceiveCpu {
         for _ in 0..flows as usize {
             let words =
                 ["udp-source", &to, "--bytes", "64", "--per-second", &rate, "--burst", "20"];
-            let mut spawn = load(ctx, &words);
-            spawn.netns = Some(ctx.text("near_ns")?);
-            spawn.cgroups = vec![PathBuf::from(ctx.text("flood_group")?)];
-            guards.push(start(ctx, "flood", &spawn)?.guard);
+            guards.push(flood(ctx, &words)?);
         }
         Ok(guards.into())
     }
@@ -227,6 +221,14 @@ impl Fault for OneReceiveCpu {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(dropped_by_cpus()? as f64 > ctx.number("dropped_before")? + 5_000.0))
     }
+}
+
+/// One that floods, in a group of its own.
+fn flood(ctx: &mut Ctx, words: &[&str]) -> Result<Guard> {
+    let mut spawn = load(ctx, words);
+    spawn.netns = Some(ctx.text("near_ns")?);
+    spawn.cgroups = vec![PathBuf::from(ctx.text("flood_group")?)];
+    Ok(start(ctx, "flood", &spawn)?.guard)
 }
 
 /// The second column of each CPU.

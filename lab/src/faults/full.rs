@@ -3,7 +3,7 @@
 //! The proof is the shaper's own count of bytes, or the ports that the kernel lists. Nothing here is broken, and nothing is dropped on
 //! purpose: that is dropped.rs.
 
-use super::stage::{load, netns, pair, start, wait_bound};
+use super::stage::{netns, pair, tcp_sink};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::load::switch;
 use crate::undo::Guards;
@@ -54,11 +54,7 @@ impl Fault for LineRate {
         Self::shape(ctx, "add", HEALTHY_MBIT)?;
         let port = 2000 + ctx.draw.index(30_000) as u16;
         ctx.set("port", port);
-        let mut sink = load(ctx, &["tcp-sink", &format!("0.0.0.0:{port}")]);
-        sink.netns = Some(ctx.text("far_ns")?);
-        let started = start(ctx, "sink", &sink)?;
-        guards.push(started.guard);
-        wait_bound(ctx, started.pid, "tcp", port)?;
+        guards.push(tcp_sink(ctx, port)?);
         Ok(guards)
     }
 

@@ -3,7 +3,9 @@
 //! All of them stand on one pair of namespaces joined by a veth: the load is near, the server
 //! far. The proof is the qdisc's own backlog, the receiver's timestamps, or a protocol counter.
 
-use super::stage::{load, load_file, name_switch, net_counter, pair, start, switch_on, wait_bound};
+use super::stage::{
+    load, load_file, name_switch, net_counter, pair, start, switch_on, tcp_sink, wait_bound,
+};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::load::switch;
 use crate::undo::{Guard, Guards};
@@ -146,11 +148,7 @@ impl Fault for ClassCeiling {
         tc(&format!(
             "filter add dev {interface} parent 1: protocol ip u32 match ip dport {port} 0xffff flowid {class}"
         ))?;
-        let mut sink = load(ctx, &["tcp-sink", &format!("0.0.0.0:{port}")]);
-        sink.netns = Some(ctx.text("far_ns")?);
-        let started = start(ctx, "sink", &sink)?;
-        guards.push(started.guard);
-        wait_bound(ctx, started.pid, "tcp", port)?;
+        guards.push(tcp_sink(ctx, port)?);
         Ok(guards)
     }
 

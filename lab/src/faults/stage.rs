@@ -141,6 +141,15 @@ pub fn tcp_server(ctx: &mut Ctx, address: &str) -> Result<Guards> {
     Ok(guards)
 }
 
+/// One in `far_ns` that takes whatever comes to a port.
+pub fn tcp_sink(ctx: &mut Ctx, port: u16) -> Result<Guard> {
+    let mut spawn = load(ctx, &["tcp-sink", &format!("0.0.0.0:{port}")]);
+    spawn.netns = Some(ctx.text("far_ns")?);
+    let started = start(ctx, "sink", &spawn)?;
+    wait_bound(ctx, started.pid, "tcp", port)?;
+    Ok(started.guard)
+}
+
 /// Waits until something listens on a port of a namespace, by /proc/net of a process in it.
 pub fn wait_bound(ctx: &Ctx, pid: i32, table: &str, port: u16) -> Result<()> {
     let mark = format!(":{port:04X} ");

@@ -3,7 +3,7 @@
 //!
 //! All are read as the look ends, and only where a packet was dropped for that reason, or somebody waits for what goes through a
 //! tun device: a dump of all rules of a host, or a walk over all descriptors, is too much for a look that has no use for it. Must
-//! not: say which rule it was, change anything, or open a file but of /proc.
+//! not: say which rule it was, change anything, or open a file but of /proc and /sys.
 //!
 //! Edit together: netlink/nftables.rs (what a rule says), events.rs (what was dropped).
 
@@ -99,7 +99,7 @@ fn masks((netns, interface, sys): &(u32, String, PathBuf)) -> Option<ReceiveStee
     let mask = |queue| text::read_text(&file(queue)).ok().map(|mask| mask.trim().to_string());
     let masks = (0..).map_while(mask).collect();
     // Of a container it is mounted read-only mostly.
-    let may_write = std::fs::OpenOptions::new().write(true).open(file(0)).is_ok();
+    let may_write = rustix::fs::access(file(0), rustix::fs::Access::WRITE_OK).is_ok();
     let folder = if may_write { queues.to_string_lossy().into_owned() } else { String::new() };
     Some(ReceiveSteering { netns: *netns, interface: interface.clone(), index, masks, folder })
 }

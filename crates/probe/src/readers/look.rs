@@ -73,12 +73,13 @@ impl Look {
         now().saturating_sub(self.window.begin_ns)
     }
 
-    /// For how long reading the memory of others is paid: of one of many windows, which are longer where little happens, for no more
-    /// than that of a short one.
+    /// For how long reading the memory of others is paid. Of windows of a host that follow each other, which are longer where little happens,
+    /// no more than for a short one: what stands is read at their end alone.
     pub fn paid_ns(&self) -> Ns {
         const WINDOW_NS_MAX: Ns = 10_000_000_000;
         let lasted_ns = self.lasted_ns();
-        if self.goes_on { lasted_ns.min(WINDOW_NS_MAX) } else { lasted_ns }
+        let is_of_host = self.goes_on && !self.scope.is_of_somebody();
+        if is_of_host { lasted_ns.min(WINDOW_NS_MAX) } else { lasted_ns }
     }
 
     /// CPU time that is left of what reading the memory of others may take by now.

@@ -246,6 +246,12 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
         (EndKind::Open, _) => {
             format!("{name} waits, and the reason was not seen to its end: {share} of the time.")
         }
+        // What is on its way needs room too, however quickly it is read.
+        (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
+            format!(
+                "{name} waits for room in {object}, at whose other end {by} is: {share} of the time."
+            )
+        }
         (EndKind::Link, Some(by)) => {
             format!(
                 "{name} waits for room in {object}, which {by} does not empty: {share} of the time."

@@ -201,23 +201,24 @@ pub(super) fn beside(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<Stri
 
 /// Whether the thread of a wait was at its object all the time, or had only looked at the time meanwhile.
 fn is_all_the_time(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
-    let look = &measures.model.look;
-    let is_it = |it: &&WaitSpan| it.thread.tid == wait.thread.tid && it.object == wait.object;
-    let waits = measures.waits().filter(is_it);
-    let spent: Ns = waits.map(|wait| wait.within_ns(look.begin_ns, look.end_ns)).sum();
-    stands(measures, wait) || spent as f64 / 1e9 >= ALL_THE_TIME * measures.wall_seconds()
+    let is_it = |it: &WaitSpan| it.thread.tid == wait.thread.tid && it.object == wait.object;
+    stands(measures, wait) || fill_the_look(measures, is_it)
 }
 
 /// Whether a process was at a socket all the time, and at hardly anything else: a client that asks and looks at the time meanwhile. One that logs to a
 /// collector has sent last as well, and waits for nothing.
 fn is_at(measures: &Measures<'_>, client: u32, ino: u64) -> bool {
-    let at = |wait: &&WaitSpan| {
+    fill_the_look(measures, |wait| {
         let is_it = matches!(&wait.place.object, Some(ObjectRef::Inet(it)) if it.ino == ino);
         let is_loop = wait.place.is_for_several() && wait.place.polled.len() > POLLED_MAX;
         wait.thread.pid == client && is_it && !is_loop
-    };
+    })
+}
+
+/// Whether such waits took all of the look, but for what a program does between its looks at the time.
+fn fill_the_look(measures: &Measures<'_>, are: impl Fn(&WaitSpan) -> bool) -> bool {
     let look = &measures.model.look;
-    let waits = measures.waits().filter(at);
+    let waits = measures.waits().filter(|wait| are(wait));
     let spent: Ns = waits.map(|wait| wait.within_ns(look.begin_ns, look.end_ns)).sum();
     spent as f64 / 1e9 >= ALL_THE_TIME * measures.wall_seconds()
 }

@@ -2,7 +2,7 @@
 //!
 //! After `run` the command is gone, and so may be whoever held it up. A number of a process that is gone is nobody's, or soon another's: a way out
 //! that acts on it is left out, and the first of them gives way to one that lasts, the command again under what would have been asked, or
-//! the program by its name. Here and not in the rules: a rule says what would help, and who is there is the same question for all of them. Must not: word a cause.
+//! the program by its name, which is given too where the command names who is gone. Here and not in the rules: a rule says what would help, and who is there is the same question for all of them. Must not: word a cause.
 //!
 //! Rejected: leaving ways out without a replacement (a person would have nothing to do).
 //!
@@ -12,6 +12,7 @@ use super::action::{Action, ActionKind, Question};
 use super::wording::Remedy;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::model::{Model, lifetimes, words};
+use std::collections::BTreeSet;
 
 /// Bytes of a command that is given again: one that is longer fills a screen, and whoever ran it has it.
 const COMMAND_BYTES_MAX: usize = 2_000;
@@ -114,13 +115,15 @@ fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
     }
 }
 
-/// Whether the command of `run` names a process that has ended meanwhile, as one that waits for its end does: it is not given again.
+/// Whether the command of `run` names a process after which somebody asked, and which has ended meanwhile: it is not given again.
 fn names_who_has_ended(model: &Model) -> bool {
     let own = model.look.target.as_ref().map(|target| &target.words[..]).unwrap_or_default();
     let numbers = own.iter().flat_map(|word| word.split(|c: char| !c.is_ascii_digit()));
-    let mut pids = numbers.filter_map(|number| number.parse::<u32>().ok());
-    let exits = &model.threads.exits;
-    pids.any(|pid| exits.iter().any(|(_, exit)| exit.last && exit.thread.pid == pid))
+    let named: BTreeSet<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
+    let asked = model.threads.denied.iter().filter_map(|(_, denied)| denied.asked_after());
+    let has_ended =
+        |pid: u32| model.threads.exits.iter().any(|(_, exit)| exit.last && exit.thread.pid == pid);
+    named.intersection(&asked.collect()).any(|pid| has_ended(*pid))
 }
 
 /// The command of `run`, for a shell. Whoever reads has to put it in where a recording does not have its words, or nobody could read them.
@@ -137,7 +140,7 @@ fn command_again(model: &Model) -> String {
 mod tests {
     use super::*;
     use crate::facts::*;
-    use crate::rules::scenes::{LOOK_NS, fact, host, identity, thread};
+    use crate::rules::scenes::{LOOK_NS, fact, host, identity, refusal, thread};
 
     fn ended(pid: u32, comm: &str) -> Fact {
         let exit = Exit { thread: thread(pid, comm), last: true, code: Some(0) };
@@ -208,12 +211,17 @@ mod tests {
     #[test]
     fn a_command_that_names_who_has_ended_is_not_given_again() {
         let words = ["sh", "-c", "while kill -0 2450; do sleep 1; done"];
-        let facts = |other: u32| vec![of_command(&words), ended(10, "app"), ended(other, "job")];
-        let looked =
-            |other| left(facts(other), vec![Remedy::to("see").kernel_stack(&thread(10, "app"))]);
-        assert_eq!(looked(2450), ["holdup -p $(pgrep -n -x -- app)"]);
+        let looked = |asked: u32, other: u32| {
+            let args = [u64::from(asked), 0, 0, 0, 0, 0];
+            let asks = Denied { errno: 0, args, ..refusal(10, "sh", "kill") };
+            let ends = [ended(10, "app"), ended(other, "job"), fact(Body::Denied(asks))];
+            let facts = [vec![of_command(&words)], ends.into()].concat();
+            left(facts, vec![Remedy::to("see").kernel_stack(&thread(10, "app"))])
+        };
+        assert_eq!(looked(2450, 2450), ["holdup -p $(pgrep -n -x -- app)"]);
         let again = "holdup run -v -- sh -c 'while kill -0 2450; do sleep 1; done'";
-        assert_eq!(looked(245), [again], "another number");
+        assert_eq!(looked(2450, 245), [again], "it lives");
+        assert_eq!(looked(2451, 2450), [again], "a number that is no process to it");
     }
 
     #[test]

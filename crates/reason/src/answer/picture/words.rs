@@ -197,6 +197,9 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Lock, None) => format!("lock {on}, holder not seen"),
         (EndKind::Remote, Some(by)) => format!("{by} owes the answer on {on}"),
         (EndKind::Remote, None) => format!("{on} owes an answer"),
+        (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
+            format!("{on} is full, {by} is at its other end")
+        }
         (EndKind::Link, Some(by)) => format!("{on} is full, {by} does not empty it"),
         (EndKind::Link, None) => format!("{on} is full"),
         (EndKind::Person, _) => format!("a person: {on}"),

@@ -6,14 +6,14 @@
 //!
 //! Must not: blame a ring, or a CPU that merely works (cpu.softirq). Rejected: time_squeeze (a busy CPU that drops nothing).
 
-use crate::facts::{DroppedFlow, ThreadRef};
+use crate::facts::DroppedFlow;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::Action;
-use crate::rules::net::cpu_backlog::{COUNTED, Full, MAX, REASON, flow_name, full};
+use crate::rules::net::cpu_backlog::{COUNTED, Full, MAX, flow_name, full, losing_or_concerned};
 use crate::rules::net::dropped_packets::{
-    DROPS, LOST_ONE, NOTICED, SERIOUS, losers, losing, main_flow, matched, senders,
+    DROPS, LOST_ONE, NOTICED, SERIOUS, losers, main_flow, matched,
 };
 use crate::rules::net::ways_out::pause;
 use crate::rules::proof::Proof;
@@ -67,22 +67,17 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let Some(full) = full(measures).filter(|full| full.alone.is_none()) else {
         return Vec::new();
     };
-    let losing = losing(measures, ends, REASON);
-    // Of a host everybody is.
-    let anybody = ThreadRef::default();
-    let concerned = senders(&full.places).chain([&anybody]).any(|it| measures.concerns(it));
-    if losing.is_empty() && !concerned {
-        return Vec::new();
-    }
+    let Some(losing) = losing_or_concerned(measures, ends, &full) else { return Vec::new() };
     let part = full.part();
     let room = measures.model.net.sysctls.get(MAX).map_or("", String::as_str);
     let by = Culprit::setting(format!("netdev_max_backlog {room}").trim().to_string(), MAX);
-    let wording = wording(measures, ends, &full, part);
+    let waits = losers(measures, ends, &losing);
+    let wording = wording(measures, &full, part, waits);
     let new = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
     matched(measures, ends, new, &losing, full.places[0], part).into_iter().collect()
 }
 
-fn wording(measures: &Measures<'_>, ends: &[End], full: &Full<'_>, part: f64) -> Wording {
+fn wording(measures: &Measures<'_>, full: &Full<'_>, part: f64, waits: Option<String>) -> Wording {
     let model = measures.model;
     let cpu = full.cpu.as_ref().map_or(String::new(), |it| format!(" of CPU {}", it.cpu));
     let room = model.net.sysctls.get(MAX).and_then(|value| value.parse::<u64>().ok());
@@ -95,8 +90,7 @@ fn wording(measures: &Measures<'_>, ends: &[End], full: &Full<'_>, part: f64) ->
     });
     let dropped = words::thousands(full.dropped as f64);
     let at = &full.places[0].interface;
-    let losing = losing(measures, ends, REASON);
-    let title = match losers(measures, ends, &losing) {
+    let title = match waits {
         Some(waits) => format!(
             "{waits}, but the queue of packets{cpu} is full and drops them: {dropped} packets, most on {at}"
         ),
@@ -158,6 +152,7 @@ fn remedies(room: Option<u64>, main: Option<(&DroppedFlow, f64)>, part: f64) -> 
 mod tests {
     use super::*;
     use crate::facts::*;
+    use crate::rules::net::cpu_backlog::REASON;
     use crate::rules::net::scenes::*;
     use crate::rules::scenes::{LOOK_NS, fact, thread};
 

@@ -3,11 +3,12 @@
 //! Shared by the rules that say why: a queue that is short, or a CPU that handles what idle ones could, which is decided here once, since each
 //! drop has one of the two causes. Must not: put it into words.
 
-use crate::facts::{CpuSample, DroppedFlow, Ns, PacketDrops};
+use crate::facts::{CpuSample, DroppedFlow, Ns, PacketDrops, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_drops::of_reason;
 use crate::model::words;
-use crate::rules::net::dropped_packets::DROPS;
+use crate::rules::net::dropped_packets::{DROPS, Losing, losing, senders};
 use crate::threshold::Threshold;
 
 /// The kernel's word for it.
@@ -122,6 +123,19 @@ pub(super) fn full<'m>(measures: &'m Measures<'m>) -> Option<Full<'m>> {
     let handled = growth("softnet.processed")?;
     let alone = cpu.and_then(|cpu| alone(measures, cpu, handled, counted));
     Some(Full { dropped, counted, handled, cpu, places, alone })
+}
+
+/// The ends that lose by it; none if nobody does, and it is nobody's who was asked about.
+pub(super) fn losing_or_concerned<'m>(
+    measures: &'m Measures<'m>,
+    ends: &[End],
+    full: &Full<'_>,
+) -> Option<Vec<Losing<'m>>> {
+    let losing = losing(measures, ends, REASON);
+    // Of a host everybody is.
+    let anybody = ThreadRef::default();
+    let is_concerned = || senders(&full.places).chain([&anybody]).any(|it| measures.concerns(it));
+    (!losing.is_empty() || is_concerned()).then_some(losing)
 }
 
 fn alone(measures: &Measures<'_>, cpu: OfCpu, handled: u64, counted: u64) -> Option<Alone> {

@@ -7,16 +7,16 @@
 //! Must not: fire where all CPUs are busy (nothing is won by spreading), or where the CPU has time left (a burst: backlog_full.rs). Rejected: a CPU that is
 //! full and drops nothing (who runs there loses, and is told by cpu.interrupts).
 
-use crate::facts::{DroppedFlow, ReceiveSteering, ThreadRef};
+use crate::facts::{DroppedFlow, ReceiveSteering};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::cpu_backlog::{
-    Alone, BUSY, COUNTED, Full, IDLE, MOST, OfCpu, REASON, flow_name, full,
+    Alone, BUSY, COUNTED, Full, IDLE, MOST, OfCpu, flow_name, full, losing_or_concerned,
 };
 use crate::rules::net::dropped_packets::{
-    DROPS, LOST_ONE, NOTICED, SERIOUS, losers, losing, main_flow, matched, senders,
+    DROPS, LOST_ONE, NOTICED, SERIOUS, losers, main_flow, matched,
 };
 use crate::rules::net::ways_out::pause;
 use crate::rules::proof::Proof;
@@ -65,13 +65,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let Some((full, alone)) = full(measures).and_then(|full| full.with_alone()) else {
         return Vec::new();
     };
-    let losing = losing(measures, ends, REASON);
-    // Of a host everybody is.
-    let anybody = ThreadRef::default();
-    let concerned = senders(&full.places).chain([&anybody]).any(|it| measures.concerns(it));
-    if losing.is_empty() && !concerned {
-        return Vec::new();
-    }
+    let Some(losing) = losing_or_concerned(measures, ends, &full) else { return Vec::new() };
     let (part, place) = (full.part(), full.places[0]);
     let waits = losers(measures, ends, &losing);
     let wording = wording(measures, &full, &alone, waits);
@@ -211,6 +205,7 @@ fn remedies(measures: &Measures<'_>, full: &Full<'_>, alone: &Alone) -> Vec<Reme
 mod tests {
     use super::*;
     use crate::facts::*;
+    use crate::rules::net::cpu_backlog::REASON;
     use crate::rules::net::scenes::*;
     use crate::rules::scenes::{LOOK_NS, fact, thread};
 

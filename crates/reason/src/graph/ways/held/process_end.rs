@@ -40,8 +40,7 @@ pub(in crate::graph) fn ended_ns(index: &Index<'_>, wait: &WaitSpan) -> Option<N
     let is_in = (wait.begin_ns..wait.end_ns).contains(&ended_ns);
     let mut later = model.threads.denied.iter().filter(|(at_ns, _)| *at_ns > ended_ns);
     let asks = |(_, it): &(Ns, Denied)| {
-        it.thread.pid == wait.thread.pid
-            && retries::refused(model, it).is_some_and(|(_, object)| object == wait.object)
+        retries::refused(model, it).is_some_and(|(_, object)| object == wait.object)
     };
     (is_in && !later.any(asks)).then_some(ended_ns)
 }
