@@ -232,7 +232,7 @@ impl Queue {
         let window = words::of_window(loss.seconds, loss.wall_seconds);
         Wording {
             title,
-            text: format!("{window} pass in waits for {proxy}. {how}"),
+            text: format!("{window} pass in waits for {proxy}. {how}{}", self.or_cache()),
             evidence: self.evidence(),
             remedy: vec![Remedy {
                 text: format!(
@@ -243,6 +243,16 @@ impl Queue {
                 action: Some(Action::look(Asked::State)),
                 ..Remedy::default()
             }],
+        }
+    }
+
+    /// Of one connection nothing tells a queue before it from several who asked for the same.
+    fn or_cache(&self) -> &'static str {
+        match self.keeper.taken {
+            1 => {
+                " A cache that asks once for several who want the same (Varnish, nginx's proxy_cache_lock) looks like this too."
+            }
+            _ => "",
         }
     }
 
