@@ -65,6 +65,13 @@ impl Windows {
         }
     }
 
+    /// The length of the window that goes on if somebody waits for CPUs, disks or memory in it.
+    pub fn set_seconds_of_stalls(&mut self, seconds: f64) {
+        if let Some(session) = &mut self.session {
+            session.set_seconds_of_stalls(seconds);
+        }
+    }
+
     /// From now on waits shorter than this are only counted, where looking is to take less; 0: as few as there must be.
     pub fn set_least_wait(&mut self, least_ns: u64) {
         self.least_wait_ns = least_ns;

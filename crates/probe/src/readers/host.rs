@@ -11,6 +11,7 @@ use holdup_reason::facts::{Host, MemoryNode, Sysctl};
 use procfs_core::{ConfigSetting, FromBufRead, FromRead, KernelConfig, Meminfo};
 use std::fs::File;
 use std::io::BufReader;
+use std::sync::OnceLock;
 
 /// Settings worth a fact: dotted names.
 const SYSCTLS: &[&str] = &[
@@ -79,6 +80,7 @@ pub(super) fn host(roots: &Roots) -> Host {
     let memory =
         File::open(roots.proc.join("meminfo")).ok().and_then(|f| Meminfo::from_read(f).ok());
     let mounts = mounts::own_mounts(roots);
+    let Configured { hz, fq_codel } = configured(roots);
     let mounted = |fs_type: &str| mounts.iter().any(|mount| mount.fs_type == fs_type);
     Host {
         hostname: kernel_word("hostname"),
@@ -90,8 +92,8 @@ pub(super) fn host(roots: &Roots) -> Host {
         cpus: text::cpu_list(&online).len() as u32,
         memory_bytes: memory.map_or(0, |memory| memory.mem_total),
         page_bytes: units::page_bytes(),
-        config_hz: config_hz(roots).unwrap_or(0),
-        fq_codel: fq_codel(roots),
+        config_hz: hz.unwrap_or(0),
+        fq_codel,
         cgroup_v1: mounted("cgroup"),
         cgroup_v2: mounted("cgroup2"),
         isolated_cpus: cpus("isolated"),
@@ -129,16 +131,37 @@ fn memory_nodes(roots: &Roots) -> Vec<MemoryNode> {
     online.into_iter().map(node).collect()
 }
 
+/// What is needed of how the kernel was built.
+#[derive(Debug, Clone, Copy)]
+struct Configured {
+    /// Ticks a second.
+    hz: Option<u32>,
+    /// Whether tc could make an fq_codel here.
+    fq_codel: Option<bool>,
+}
+
+/// Of the running kernel read once: it is compressed, and the same for each of many windows.
+fn configured(roots: &Roots) -> Configured {
+    static OF_RUNNING: OnceLock<Configured> = OnceLock::new();
+    let read = || {
+        let config = config(roots);
+        Configured {
+            hz: config_hz(roots, config.as_ref()),
+            fq_codel: fq_codel(roots, config.as_ref()),
+        }
+    };
+    if *roots == Roots::default() { *OF_RUNNING.get_or_init(read) } else { read() }
+}
+
 /// The kernel's configuration, where it carries it along.
 fn config(roots: &Roots) -> Option<KernelConfig> {
     let file = File::open(roots.proc.join("config.gz")).ok()?;
     KernelConfig::from_buf_read(BufReader::new(flate2::read::GzDecoder::new(file))).ok()
 }
 
-/// Whether tc could make an fq_codel here: by the kernel's configuration, else by its folder of modules.
-fn fq_codel(roots: &Roots) -> Option<bool> {
-    let set = config(roots).map(|config| config.0.get("CONFIG_NET_SCH_FQ_CODEL").cloned());
-    match set {
+/// By the kernel's configuration, else by its folder of modules.
+fn fq_codel(roots: &Roots, config: Option<&KernelConfig>) -> Option<bool> {
+    match config.map(|config| config.0.get("CONFIG_NET_SCH_FQ_CODEL")) {
         Some(Some(ConfigSetting::Yes)) => return Some(true),
         Some(Some(ConfigSetting::Module)) | None => {}
         Some(_) => return Some(false),
@@ -151,8 +174,8 @@ fn fq_codel(roots: &Roots) -> Option<bool> {
     (!lists.is_empty()).then(|| lists.iter().any(|list| list.contains("/sch_fq_codel.ko")))
 }
 
-fn config_hz(roots: &Roots) -> Option<u32> {
-    if let Some(config) = config(roots) {
+fn config_hz(roots: &Roots, config: Option<&KernelConfig>) -> Option<u32> {
+    if let Some(config) = config {
         return match config.0.get("CONFIG_HZ")? {
             ConfigSetting::Value(text) => text.trim().parse().ok(),
             _ => None,

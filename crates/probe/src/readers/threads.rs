@@ -33,6 +33,8 @@ pub struct Asked {
     stuck: BTreeSet<u32>,
     /// Names of users, once the file was read.
     users: Option<users::Names>,
+    /// Whether the machine has more than one node of memory, once that was read.
+    has_several_nodes: Option<bool>,
 }
 
 /// One thread; `None` if it is gone. For several, [`threads_of`] is cheaper.
@@ -53,8 +55,8 @@ pub fn threads_of(
             by_pid.entry(pid as u32).or_default().push(tid);
         }
     }
-    let Asked { stuck, users } = asked;
-    let host = OfHost::read(roots, users);
+    let Asked { stuck, users, has_several_nodes } = asked;
+    let host = OfHost::read(roots, users, has_several_nodes);
     let mut processes: Vec<Process> =
         by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
     read_commands(roots, &mut processes, stuck);
@@ -76,8 +78,8 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
         Ok(pids) => pids,
         Err(error) => return vec![Body::Blind(no_proc(&error))],
     };
-    let Asked { stuck, users } = &mut Asked::default();
-    let host = OfHost::read(roots, users);
+    let Asked { stuck, users, has_several_nodes } = &mut Asked::default();
+    let host = OfHost::read(roots, users, has_several_nodes);
     let mut processes: Vec<Process> =
         pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
     read_commands(roots, &mut processes, stuck);
@@ -107,9 +109,15 @@ struct OfHost<'r> {
 }
 
 impl<'r> OfHost<'r> {
-    fn read(roots: &Roots, users: &'r mut Option<users::Names>) -> Self {
+    fn read(
+        roots: &Roots,
+        users: &'r mut Option<users::Names>,
+        has_several_nodes: &mut Option<bool>,
+    ) -> Self {
         let users = users.get_or_insert_with(|| users::names(roots));
-        Self { users, clock: Clock::now(), has_several_nodes: host::has_several_nodes(roots) }
+        let has_several_nodes =
+            *has_several_nodes.get_or_insert_with(|| host::has_several_nodes(roots));
+        Self { users, clock: Clock::now(), has_several_nodes }
     }
 }
 

@@ -23,6 +23,7 @@ mod opening;
 mod order_tests;
 mod quiet_host;
 mod rate;
+mod stalls;
 mod stopping;
 mod target;
 mod wait_threshold;
@@ -41,6 +42,7 @@ use holdup_reason::facts::*;
 pub(crate) use opening::completed;
 use opening::{Granted, Loaded, Refused};
 use quiet_host::Sleep;
+use stalls::Stalls;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use stopping::Stopper;
@@ -71,6 +73,8 @@ pub struct Session {
     stop: Arc<AtomicBool>,
     opening: Pieces,
     course: Course,
+    /// When the window ends if somebody waits, and what says so.
+    stalls: Option<(Ns, Stalls)>,
     refused: Refused,
     granted: Option<Granted>,
 }
@@ -121,11 +125,28 @@ impl Session {
         self.look.window.end_ns = Some(begin_ns + (seconds.max(0.0) * 1e9) as Ns);
     }
 
+    /// It ends after so many seconds already if the kernel counts that somebody waits for CPUs, disks or memory.
+    pub fn set_seconds_of_stalls(&mut self, seconds: f64) {
+        let end_ns = self.look.window.begin_ns + (seconds.max(0.0) * 1e9) as Ns;
+        let (_, stalls) = self.stalls.take().unwrap_or_default();
+        self.stalls = Some((end_ns, stalls));
+    }
+
     fn of(opened: opening::Opened, seconds: Option<f64>, stop: Arc<AtomicBool>) -> Self {
         let opening::Opened { walks, look, ticks, watched, facts, refused, granted } = opened;
         let course = Course::Opened;
-        let mut session =
-            Self { walks, look, ticks, watched, stop, opening: facts, course, refused, granted };
+        let mut session = Self {
+            walks,
+            look,
+            ticks,
+            watched,
+            stop,
+            opening: facts,
+            course,
+            stalls: None,
+            refused,
+            granted,
+        };
         seconds.into_iter().for_each(|seconds| session.set_seconds(seconds));
         session
     }
@@ -180,7 +201,17 @@ impl Session {
     }
 
     fn tick(&mut self, facts: &mut Vec<Fact>, of: (Sleep, bool)) -> Result<(), SourceError> {
-        self.ticks.tick(&mut self.look, &mut self.walks, of, facts)
+        let before = facts.len();
+        self.ticks.tick(&mut self.look, &mut self.walks, of, facts)?;
+        if let (Some((end_ns, stalls)), Some(is_to_end_ns)) =
+            (&mut self.stalls, &mut self.look.window.end_ns)
+        {
+            stalls.take(&facts[before..]);
+            if stalls.are_seen() {
+                *is_to_end_ns = (*is_to_end_ns).min(*end_ns);
+            }
+        }
+        Ok(())
     }
 
     /// Everything that is read once the window is over.

@@ -20,6 +20,10 @@ use std::os::fd::BorrowedFd;
 
 /// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
 const STANDING_TICKS: u64 = 10;
+/// The same in a long window of a quiet host, where each of these readings is most of what its second takes.
+const STANDING_TICKS_LONG: u64 = 50;
+/// A window is long from here on.
+const LONG_WINDOW_NS: Ns = 30_000_000_000;
 /// Events of a tick that leave the host quiet.
 const QUIET_EVENTS: u64 = 10;
 
@@ -47,7 +51,8 @@ impl Ticks {
 
     /// Ticks to what must be read next if nothing happens.
     fn due_ticks(&self, look: &Look, walks: &Walks) -> u64 {
-        let left = STANDING_TICKS - look.window.ticks % STANDING_TICKS;
+        let standing = standing_ticks(look);
+        let left = standing - look.window.ticks % standing;
         if self.expense.is_measuring() { 1 } else { walks.due_ticks().min(left) }
     }
 
@@ -64,7 +69,9 @@ impl Ticks {
         loop {
             let rest_ns = sleep.until_ns().saturating_sub(now());
             let alarm = look.programs.as_ref().map(Programs::alarm_fd);
+            priority::sleeps_until(sleep.until_ns());
             let is_alarm = wait(watched.end_fd(), alarm, rest_ns);
+            priority::sleeps_until(0);
             if !is_alarm || now() >= sleep.until_ns() {
                 priority::raise_if_late(now().saturating_sub(sleep.until_ns()));
                 sleep.end(now());
@@ -112,7 +119,7 @@ impl Ticks {
         let number = look.window.ticks;
         let tick = Tick {
             number,
-            again: number.is_multiple_of(STANDING_TICKS),
+            again: number.is_multiple_of(standing_ticks(look)),
             is_last,
             queued: look.programs.as_mut().map_or_else(Queued::default, Programs::queued),
         };
@@ -126,6 +133,15 @@ impl Ticks {
         self.watch(look);
         Ok(())
     }
+}
+
+/// Waits of a command, and those that are sampled because no program reports them, are looked for each second however long the window is.
+fn standing_ticks(look: &Look) -> u64 {
+    let lasts_ns =
+        look.window.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(look.window.begin_ns));
+    let are_reported = look.programs.is_some() && !look.scope.is_of_somebody();
+    let is_long = look.goes_on && lasts_ns >= LONG_WINDOW_NS;
+    if is_long && are_reported { STANDING_TICKS_LONG } else { STANDING_TICKS }
 }
 
 /// Sleeps until there is an alarm of the ring or the command has ended, for so long at most. Whether it was the alarm alone: that a

@@ -226,7 +226,10 @@ impl Watch {
             self.ready();
             let mut has_loaded = true;
             let rest = loop {
+                let Settings { window, .. } = self.settings;
                 windows.set_seconds(self.length().as_secs_f64());
+                let of_stalls = self.pace.length_of(window, window);
+                windows.set_seconds_of_stalls(of_stalls.as_secs_f64());
                 windows.set_least_wait(self.pace.least_wait_ns());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;

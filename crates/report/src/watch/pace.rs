@@ -9,7 +9,8 @@
 //!
 //! Where nobody was held up for a while windows are longer too: nearly all that looking takes there is taken at a window's end, and what is over
 //! at once is found in a longer one as well (reason's measure/moment.rs). The first finding, a note as well, brings the shorter ones back at
-//! once: only what begins on a host that was quiet is said later, by the difference.
+//! once, and one in which somebody waits for CPUs, disks or memory is cut (probe's session/stalls.rs): only other waits that begin on a host
+//! that was quiet are said later, by the difference.
 //!
 //! Edit together: docs/watch.md.
 

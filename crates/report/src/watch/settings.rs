@@ -78,7 +78,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             window: Duration::from_secs(10),
-            quiet_window: Duration::from_secs(30),
+            quiet_window: Duration::from_secs(60),
             memory: Duration::from_secs(15 * 60),
             budget_percent: 2.0,
             state: STATE.into(),
@@ -197,7 +197,7 @@ impl Settings {
         format!(
             "# Length of a window. Shorter ones cost more: each reads the host's files anew.\n\
              window = \"{}\"\n\n\
-             # The same where nobody was held up for a minute: nearly all that looking takes there is taken at the end of a window. The first finding ends it.\n\
+             # The same where nobody was held up for a minute: nearly all that looking takes there is taken at the end of a window. The first finding ends it, and who waits for CPUs, disks or memory ends the one that goes on.\n\
              quiet_window = \"{}\"\n\n\
              # Windows held in memory: about 50 KB for each on a quiet host, 1 MB on a busy one.\n\
              memory = \"{}\"\n\n\

@@ -17,7 +17,7 @@
 
 use super::policy;
 use super::state::*;
-pub use super::state::{begin, come_back, own_tid, raise_helpers};
+pub use super::state::{begin, come_back, own_tid, raise_helpers, sleeps_until};
 use super::watchdog;
 use crate::cpus::online_cpus;
 use crate::text;

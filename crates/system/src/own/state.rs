@@ -6,9 +6,10 @@
 
 use super::policy::{self, Attributes};
 use crate::text;
+use holdup_reason::facts::Ns;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// What the own threads have now.
 pub(super) static HAD: AtomicU8 = AtomicU8::new(ORDINARY);
@@ -18,6 +19,8 @@ pub(super) static LOOKS: AtomicU32 = AtomicU32::new(0);
 pub(super) static LEAVES: AtomicBool = AtomicBool::new(false);
 /// What it had before; of a process that takes several looks, before the first.
 pub(super) static BEFORE: OnceLock<Attributes> = OnceLock::new();
+/// Until when the thread that looks means to sleep, by `clock::now`; 0: it is awake.
+static SLEEPS_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 /// Which look of the process it is: a watchdog of one before has nothing more to do.
 static LOOK: AtomicU32 = AtomicU32::new(0);
 
@@ -43,6 +46,16 @@ pub fn come_back() {
     if !is_over() {
         come_down();
     }
+}
+
+/// The thread that looks goes to sleep until then, or, at 0, has woken up.
+pub fn sleeps_until(at_ns: Ns) {
+    SLEEPS_UNTIL_NS.store(at_ns, Ordering::Relaxed);
+}
+
+/// Whether the thread that looks sleeps, and means to.
+pub(super) fn sleeps(now_ns: Ns) -> bool {
+    now_ns < SLEEPS_UNTIL_NS.load(Ordering::Relaxed)
 }
 
 /// The number of the look that goes on.

@@ -51,8 +51,9 @@ fn watch(tid: u32) {
         if is_too_much(spent().saturating_sub(spent_before_ns), now().saturating_sub(begin_ns)) {
             break;
         }
-        // Who has no priority asks for no other way.
-        if !state::is_round_robin() {
+        // Who has no priority asks for no other way, and who sleeps for as long as it wants to needs none.
+        if !state::is_round_robin() || state::sleeps(now()) {
+            last = Reading::default();
             continue;
         }
         let reading = Reading::of(&folder);
