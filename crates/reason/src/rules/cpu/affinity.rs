@@ -278,4 +278,17 @@ mod tests {
         let codes: Vec<&str> = found.iter().map(|it| &*it.code).collect();
         assert_eq!(codes, ["cpu.interrupts"]);
     }
+
+    #[test]
+    fn who_may_run_on_all_cpus_is_not_bound() {
+        let mut facts = cpus([1.0, 1.0]);
+        facts.push(time(10, "encoder", 3.0, 9.0));
+        let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
+        for cpus_allowed in [vec![], vec![0, 1]] {
+            let known = Thread { thread: thread.clone(), cpus_allowed, ..Thread::default() };
+            let known = Fact { at_ns: 0, body: Body::Thread(known) };
+            let found = explain(facts.iter().cloned().chain([known]).collect()).findings;
+            assert!(found.iter().all(|it| it.code != "cpu.affinity"), "{found:?}");
+        }
+    }
 }

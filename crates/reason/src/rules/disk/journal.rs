@@ -157,4 +157,16 @@ mod tests {
     fn others_who_do_not_wait_for_a_commit_queue_for_the_disk() {
         assert_eq!(codes(facts(10, waiter(10, "app", ALWAYS))), ["disk.saturated"]);
     }
+
+    #[test]
+    fn a_commit_is_a_detail_where_others_wait_for_the_disk_itself() {
+        let with_reader = |until_ms| {
+            let mut facts = facts(10, committer(10, "app", &[(0, 900)]));
+            facts.extend(waiter(30, "db", &[(0, until_ms)]));
+            facts.push(used(30, "db", 10, 1));
+            codes(facts).contains(&"disk.journal".to_string())
+        };
+        assert!(!with_reader(4_900), "0.9 s of 5.8 s");
+        assert!(with_reader(900), "who writes most is none of them");
+    }
 }

@@ -141,11 +141,12 @@ fn explain(
 
 #[cfg(test)]
 mod tests {
+    use crate::answer::explain;
     use crate::facts::*;
     use crate::rules::disk::scenes::*;
     use crate::rules::scenes::*;
 
-    fn found(scheduler: &str, heavy: u64, light: u64) -> Vec<String> {
+    fn facts(scheduler: &str, heavy: u64, light: u64) -> Vec<Fact> {
         let rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
         let mut facts = disk(Disk { scheduler: scheduler.into(), ..named("sda") }, rate);
         for (pid, comm, path, weight, writes) in
@@ -160,7 +161,11 @@ mod tests {
                 ..Cgroup::default()
             })));
         }
-        codes(facts)
+        facts
+    }
+
+    fn found(scheduler: &str, heavy: u64, light: u64) -> Vec<String> {
+        codes(facts(scheduler, heavy, light))
     }
 
     #[test]
@@ -176,5 +181,12 @@ mod tests {
     #[test]
     fn a_scheduler_that_honours_no_weights_divides_by_none() {
         assert_eq!(found("mq-deadline", 1000, 10), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn the_heavier_group_is_named_with_its_process() {
+        let found = explain(facts("bfq", 1000, 10)).findings;
+        let by = &found[0].culprit;
+        assert_eq!((by.container.as_deref(), by.pid), (Some("/heavy"), Some(20)));
     }
 }

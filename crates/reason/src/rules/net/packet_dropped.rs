@@ -452,4 +452,17 @@ mod tests {
     fn a_reason_with_a_rule_of_its_own_is_left_to_it() {
         assert!(!says(CODE, asks(0, 48, "10.0.0.1:40000", "NETFILTER_DROP")));
     }
+
+    #[test]
+    fn of_several_reasons_the_one_of_most_packets_is_named() {
+        for (few, many) in [("PKT_TOO_BIG", "IP_INADDRERRORS"), ("IP_INADDRERRORS", "PKT_TOO_BIG")]
+        {
+            let mut facts = asks(0, 48, "10.0.0.1:40000", few);
+            let alone = findings(asks(0, 48, "10.0.0.1:40000", many));
+            facts.push(dropped(many, "tcp", "10.0.0.1:40000", "192.0.2.1:80", 9));
+            let found = findings(facts);
+            assert_eq!(found.iter().filter(|it| it.code == CODE).count(), 1, "{found:?}");
+            assert_eq!(found[0].culprit.name, alone[0].culprit.name);
+        }
+    }
 }

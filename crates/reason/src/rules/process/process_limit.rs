@@ -253,8 +253,12 @@ mod tests {
     const SECOND: Ns = 1_000_000_000;
     const EAGAIN: i32 = 11;
 
-    /// A shell that is refused a process, sleeps a second, and is refused again; `more` is one more fact.
+    /// A shell that is refused a process, sleeps a second, and is refused again.
     fn found(syscall: &str, limit: DeniedLimit, sleeps: bool) -> Vec<Finding> {
+        explain([host(), refused(syscall, limit, sleeps)].concat()).findings
+    }
+
+    fn refused(syscall: &str, limit: DeniedLimit, sleeps: bool) -> Vec<Fact> {
         let group = Cgroup {
             path: "/build".into(),
             controllers: vec!["pids".into()],
@@ -263,8 +267,7 @@ mod tests {
             pids_limit: Some(3),
             ..Cgroup::default()
         };
-        let mut facts = host();
-        facts.extend([of_process(10, "bash"), fact(Body::Cgroup(group))]);
+        let mut facts = vec![of_process(10, "bash"), fact(Body::Cgroup(group))];
         for at in 1..4 {
             let refusal = Denied {
                 errno: EAGAIN,
@@ -277,7 +280,7 @@ mod tests {
                 facts.push(slept(10, "bash", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
             }
         }
-        explain(facts).findings
+        facts
     }
 
     fn of_group() -> DeniedLimit {
@@ -317,6 +320,10 @@ mod tests {
 
     /// Groups with their limit and what pids.events said at the begin and at the end.
     fn counted(groups: &[(&str, Option<u64>, [u64; 2])]) -> Vec<Finding> {
+        explain(counted_facts(groups)).findings
+    }
+
+    fn counted_facts(groups: &[(&str, Option<u64>, [u64; 2])]) -> Vec<Fact> {
         let controllers = || vec!["pids".to_string()];
         let mut facts = host();
         let member = Membership { controllers: controllers(), path: "/build/job".into() };
@@ -344,7 +351,7 @@ mod tests {
                 facts.push(Fact { at_ns: part as u64 * LOOK_NS, body: Body::CgroupSample(sample) });
             }
         }
-        explain(facts).findings
+        facts
     }
 
     #[test]
@@ -374,5 +381,17 @@ mod tests {
     fn another_call_has_another_limit() {
         let found = found("accept4", of_group(), true);
         assert!(found.iter().all(|one| one.code != "process.process_limit"), "{found:?}");
+    }
+
+    #[test]
+    fn a_group_that_somebody_waits_for_is_said_once_and_another_beside_it() {
+        let groups = [("/build", Some(3), [0, 3]), ("/build/job", Some(6), [0, 2])];
+        let mut facts = counted_facts(&groups);
+        let of_host = |fact: &Fact| !matches!(fact.body, Body::Target(_));
+        facts.extend(refused("clone", of_group(), true).into_iter().filter(of_host));
+        let found = explain(facts).findings;
+        let names: Vec<_> = found.iter().map(|it| (&*it.code, &*it.object.name)).collect();
+        let code = "process.process_limit";
+        assert_eq!(names, [(code, "/build"), (code, "/build/job")]);
     }
 }

@@ -321,7 +321,8 @@ mod tests {
         let file = FileRef { dev: DeviceNumber { major: 8, minor: 1 }, ..FileRef::default() };
         let object = Some(ObjectRef::File(file));
         let report = client(&Denied { errno: ENOSPC, object, ..refusal(10, "client", "write") }, 3);
-        assert_eq!(report.findings[0].code, "process.retry");
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, &*found.culprit.name), ("process.retry", &*found.object.name));
         assert_eq!(report.answer.ends[0].end, EndKind::Limit);
     }
 

@@ -271,4 +271,25 @@ mod tests {
     fn calls_that_are_no_yields_by_their_stacks_do_not_count() {
         assert_eq!(found(yields("do_something_else", 400)), []);
     }
+
+    #[test]
+    fn a_name_alone_is_a_weaker_proof_than_a_yield() {
+        let by_name = || {
+            let mut facts = sampled(&[(&[], 800)]);
+            facts.push(in_code("libgomp.so.1.0.0", 400));
+            found(facts)[0].confidence
+        };
+        assert!(by_name() < found(yields("do_sched_yield", 400))[0].confidence);
+    }
+
+    #[test]
+    fn little_of_it_hurts_nobody_however_much_of_the_program_it_is() {
+        let busy = |samples: u64| {
+            let mut facts = sampled(&[(&["schedule", "do_sched_yield"], samples)]);
+            facts.push(in_call("sched_yield", "", samples, 0));
+            found(facts).len()
+        };
+        // A sample is 5 ms of a look of 5 s.
+        assert_eq!((busy(49), busy(50)), (0, 1));
+    }
 }

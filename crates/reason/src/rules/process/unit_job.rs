@@ -211,7 +211,7 @@ impl<'m> Job<'m> {
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
-    use crate::answer::report::Finding;
+    use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::rules::scenes::*;
 
@@ -301,7 +301,8 @@ mod tests {
             found[0].title.ends_with("the start of dev-sdz.device: the device has not appeared")
         );
         assert!(found[0].text.contains("JobRunningTimeoutSec= ends that after 90 s"));
-        assert_eq!(found[0].culprit.pid, None);
+        let by = &found[0].culprit;
+        assert_eq!((by.pid, &*by.name), (None, "dev-sdz.device"));
     }
 
     #[test]
@@ -369,5 +370,24 @@ mod tests {
         let codes: Vec<_> = explain(facts).findings.iter().map(|it| it.code.clone()).collect();
         assert!(codes.iter().any(|code| code == "process.stopped"), "{codes:?}");
         assert!(!codes.iter().any(|code| code == "process.unit_job"), "{codes:?}");
+    }
+
+    #[test]
+    fn a_host_is_warned_of_a_start_and_notes_one_that_is_work() {
+        let severity = |service_type: &str, asked: Option<Fact>| {
+            let job = UnitJob {
+                service_type: service_type.into(),
+                ..hang(LOOK_NS, Some(thread(30, "hang")))
+            };
+            let sleeps = (WaitState::Sleep, "clock_nanosleep");
+            let facts = scene("systemctl start hang", vec![job], sleeps.0, sleeps.1);
+            found(facts.into_iter().chain(asked).collect())[0].severity
+        };
+        assert_eq!(severity("notify", None), Severity::Warning);
+        assert_eq!(severity("oneshot", None), Severity::Note);
+        for service_type in ["notify", "oneshot"] {
+            let asked = Some(of_process(10, "client"));
+            assert_eq!(severity(service_type, asked), Severity::Critical, "{service_type}");
+        }
     }
 }
