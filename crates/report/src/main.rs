@@ -108,7 +108,7 @@ fn span(file: &Path, aim: &Aim, answer: &Answer) -> Result<u8, Failure> {
         ));
     }
     let out = output::Output::open(answer, false, None)?;
-    let span = watch::span::answer(Path::new(watch::settings::STATE), times, |recording| {
+    let span = watch::span::answer(&watch::settings::state()?, times, |recording| {
         Ok(main_loop::report_of(recording, &Aim::Host)?.findings)
     })?;
     match answer.json {

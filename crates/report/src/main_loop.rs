@@ -12,7 +12,7 @@ use crate::signals;
 use crate::slow_start::SlowStart;
 use crate::text::escape;
 use crate::watch::ring;
-use crate::watch::settings::STATE;
+use crate::watch::settings;
 use holdup_engine::{Collected, collect, narrow};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::session::Session;
@@ -194,7 +194,7 @@ fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
 pub(crate) fn open(file: &Path) -> Result<Reader, Failure> {
     match file.to_str().and_then(|name| name.strip_prefix("ring:")) {
         Some(time) => {
-            let saved = ring::recording(Path::new(STATE), time)?;
+            let saved = ring::recording(&settings::state()?, time)?;
             Ok(holdup_engine::open(&saved)?)
         }
         None => Ok(holdup_engine::open(file)?),

@@ -4,6 +4,7 @@
 //! command.
 
 use crate::export::{self, Wanted};
+use crate::failure::Failure;
 use crate::watch::settings;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -90,7 +91,7 @@ pub(crate) struct AnswerFlags {
 /// Where whoever watches writes.
 #[derive(Debug, Default, Args)]
 pub(crate) struct StateFlag {
-    /// State folder [default: /var/lib/holdup]
+    /// State folder [default: as the settings say, else /var/lib/holdup]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 }
@@ -102,9 +103,9 @@ impl From<PrintFlags> for AnswerFlags {
 }
 
 impl StateFlag {
-    /// The folder, with what holds where none was named.
-    pub(crate) fn folder(self) -> PathBuf {
-        self.state.unwrap_or_else(|| settings::STATE.into())
+    /// The folder; where none was named, that of whoever watches with the usual settings.
+    pub(crate) fn folder(self) -> Result<PathBuf, Failure> {
+        self.state.map_or_else(settings::state, Ok)
     }
 }
 

@@ -170,7 +170,7 @@ fn past(wanted: &Wanted, from: &Path) -> Result<State, Failure> {
         state.fill([window].into(), 0);
         return Ok(state);
     };
-    let folder = wanted.state.clone().unwrap_or_else(|| settings::STATE.into());
+    let folder = wanted.state.clone().map_or_else(settings::state, Ok)?;
     let all = ring::list(&folder)?;
     let advice = "`holdup ring` lists what was saved; `holdup watch` saves it.";
     if all.is_empty() {

@@ -38,7 +38,8 @@ pub(crate) struct Flags {
 
 impl Surface for Flags {
     fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
-        let checked = check(&self.state.folder());
+        let state = self.state.folder();
+        let checked = state.map_or_else(|failure| unknown(&failure.message()), |it| check(&it));
         Output::open(&typed.answer, false, None)?.raw(checked.line.as_bytes())?;
         Ok(checked.status)
     }

@@ -105,7 +105,7 @@ pub(crate) struct KeepFlags {
 
 impl Surface for KeepFlags {
     fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
-        let reported = keep(&self.state.folder())?;
+        let reported = keep(&self.state.folder()?)?;
         Output::open(&typed.answer, false, None)?.raw(reported.as_bytes())?;
         Ok(0)
     }

@@ -42,7 +42,7 @@ impl Surface for Flags {
     }
 
     fn run(self: Box<Self>, typed: Typed) -> Result<u8, Failure> {
-        let state = self.state.folder();
+        let state = self.state.folder()?;
         let all = list(&state)?;
         let out = Output::open(&typed.answer, false, None)?;
         if typed.answer.json {

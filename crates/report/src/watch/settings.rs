@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Where the settings are read, if there is such a file and no other was named.
 pub(crate) const FILE: &str = "/etc/holdup/holdup.toml";
 /// Where state is written, if nothing else is said.
-pub(crate) const STATE: &str = "/var/lib/holdup";
+const STATE: &str = "/var/lib/holdup";
 
 /// See the head of the file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -120,6 +120,11 @@ fn length<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Erro
         Given::Seconds(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
         Given::Words(words) => humantime::parse_duration(&words).map_err(|_| wrong()),
     }
+}
+
+/// Where whoever watches with the usual settings writes.
+pub(crate) fn state() -> Result<PathBuf, Failure> {
+    Ok(Settings::read(None)?.state)
 }
 
 impl Settings {
