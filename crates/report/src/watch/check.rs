@@ -118,7 +118,9 @@ fn of(findings: impl Iterator<Item = Said>) -> Checked {
 
 /// Why it is not known.
 fn unknown(why: &str) -> Checked {
-    let why = escape::line(why.trim_start_matches("holdup: ").trim()).replace('|', "/");
+    // A message may have a line of advice; this has one line in all.
+    let words: Vec<&str> = why.trim_start_matches("holdup: ").split_whitespace().collect();
+    let why = escape::line(&words.join(" ")).replace('|', "/");
     Checked { line: format!("HOLDUP UNKNOWN - {why}\n"), status: 3 }
 }
 
@@ -159,6 +161,7 @@ mod tests {
         );
         assert!(!checked.line.contains('\u{1b}'));
         assert_eq!(unknown("holdup: cannot look: a|b").line, "HOLDUP UNKNOWN - cannot look: a/b\n");
+        assert_eq!(unknown("holdup: no\n  Do it.\n").line, "HOLDUP UNKNOWN - no Do it.\n");
     }
 
     #[test]

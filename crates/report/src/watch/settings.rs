@@ -204,7 +204,7 @@ impl Settings {
              window = \"{}\"\n\n\
              # The same where nobody was held up for a minute: nearly all that looking takes there is taken at the end of a window. The first finding ends it, and who waits for CPUs, disks or memory ends the one that goes on.\n\
              quiet_window = \"{}\"\n\n\
-             # Windows held in memory: about 50 KB for each on a quiet host, 1 MB on a busy one.\n\
+             # Windows held in memory: about 100 KB for each on a quiet host, 1 MB on a busy one.\n\
              memory = \"{}\"\n\n\
              # Share of one CPU that looking may take over a minute, in percent. Beyond it short waits are only counted, then windows are longer, then it rests now and then.\n\
              budget_percent = {}\n\n\
