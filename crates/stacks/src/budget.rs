@@ -5,8 +5,8 @@
 //! what one batch may take: CPU time, which is the promise, and time on the clock, so that on a host without a free CPU
 //! whoever asked gets what was read so far and not nothing. Long steps ask before they begin whether they fit.
 //!
-//! Must not: know what is read. Rejected: a least amount for short looks and a batch that may overdraw (30 ms of a look of
-//! two seconds is three times of what all of it may take).
+//! Must not: know what is read, or for whom (stacks.rs gives what was asked about the time of a longer look). Rejected: a least amount
+//! for looks at a host, and a batch that may overdraw (30 ms of a look of two seconds is three times of what all of it may take).
 
 use holdup_reason::facts::Ns;
 use holdup_system::clock::{ClockId, clock_ns};

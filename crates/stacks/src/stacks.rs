@@ -32,6 +32,10 @@ fn part(lasted_ns: Ns, (part, of): (u64, u64)) -> Ns {
     lasted_ns / of * part
 }
 
+/// A command and a process that was asked about have what a look of this length has, from the first reading on: the names of one large
+/// program take the whole of what two seconds give, and without them a short command's only stack has none.
+const ASKED_LASTED_NS_MIN: Ns = 5_000_000_000;
+
 /// Batches that hung before no more are tried.
 const GIVEN_UP_MAX: u32 = 2;
 
@@ -86,7 +90,12 @@ impl UserStacks {
 
     /// CPU time that is left of what reading may take by now.
     pub fn rest_ns(&self, lasted_ns: Ns) -> Ns {
-        self.allowance.rest_ns(lasted_ns)
+        self.allowance.rest_ns(self.counted_ns(lasted_ns))
+    }
+
+    /// The time by which it is counted what reading may take.
+    fn counted_ns(&self, lasted_ns: Ns) -> Ns {
+        if self.target.is_some() { lasted_ns.max(ASKED_LASTED_NS_MIN) } else { lasted_ns }
     }
 
     /// Pays for what was read of memory by others than the helper.
@@ -112,7 +121,8 @@ impl UserStacks {
         self.known.extend(choose::known(facts));
         let Some(walker) = walker.filter(|_| tick >= self.next_tick) else { return Ok(()) };
         self.next_tick = tick + TICKS;
-        let lasted_ns = part(now().saturating_sub(begin_ns), PART_BETWEEN);
+        let lasted_ns = self.counted_ns(now().saturating_sub(begin_ns));
+        let lasted_ns = part(lasted_ns, PART_BETWEEN);
         if !self.allowance.is_worth(lasted_ns) {
             return Ok(());
         }
@@ -154,7 +164,8 @@ impl UserStacks {
         walker: &mut dyn Walker<Error = E>,
         lasted_ns: Ns,
     ) -> Result<Option<Vec<Left>>, E> {
-        if !self.allowance.is_worth_at_the_end(part(lasted_ns, PART_AT_THE_END)) {
+        let lasted_ns = part(self.counted_ns(lasted_ns), PART_AT_THE_END);
+        if !self.allowance.is_worth_at_the_end(lasted_ns) {
             return Ok(None);
         }
         let begin_ns = cpu_ns();
@@ -190,7 +201,8 @@ impl UserStacks {
             Some(left) => choose::at_the_end(left, waits, &wanted),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
-        let allowed_ns = self.allowance.batch_ns(part(lasted_ns, PART_AT_THE_END), 1);
+        let lasted_ns = part(self.counted_ns(lasted_ns), PART_AT_THE_END);
+        let allowed_ns = self.allowance.batch_ns(lasted_ns, 1);
         let may = May { allowed_ns, timeout: TIMEOUT_AT_THE_END };
         let reported = self.read(walker, Whose::All, chosen, may);
         self.allowance.pay(cpu_ns().saturating_sub(begin_ns));
@@ -297,4 +309,19 @@ fn hung(times: u32) -> Vec<Fact> {
     };
     let said = times >= GIVEN_UP_MAX;
     said.then(|| Fact { at_ns: now(), body: Body::Blind(blind) }).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_about_is_read_as_in_a_longer_look() {
+        let (host, asked) = (UserStacks::of(None), UserStacks::of(Some(Whose::Process(1))));
+        let second = 1_000_000_000;
+        assert_eq!(asked.rest_ns(second), host.rest_ns(ASKED_LASTED_NS_MIN));
+        assert!(host.rest_ns(second) < asked.rest_ns(second));
+        let long = 4 * ASKED_LASTED_NS_MIN;
+        assert_eq!(asked.rest_ns(long), host.rest_ns(long), "a long look has its own part");
+    }
 }

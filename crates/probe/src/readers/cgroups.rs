@@ -239,6 +239,10 @@ fn settings_v1(controller: &str, folder: &Path, cgroup: &mut Cgroup) {
             cgroup.cpu_quota_us = number("cpu.cfs_quota_us");
             cgroup.cpu_period_us = number("cpu.cfs_period_us");
             cgroup.cpu_weight = number("cpu.shares");
+            // v2 says 0 of such a group; v1 says the weight that it has, which somebody may as well have set.
+            if cgroup.cpu_weight == Some(IDLE_SHARES) && number("cpu.idle") == Some(1) {
+                cgroup.cpu_weight = Some(0);
+            }
             cgroup.rt_runtime_us = text("cpu.rt_runtime_us").and_then(|text| text.parse().ok());
         }
         "cpuset" => {
@@ -259,6 +263,9 @@ fn settings_v1(controller: &str, folder: &Path, cgroup: &mut Cgroup) {
         _ => {}
     }
 }
+
+/// cpu.shares of a group with cpu.idle 1 (kernel/sched/sched.h, WEIGHT_IDLEPRIO).
+const IDLE_SHARES: u64 = 3;
 
 /// v1 throttle files, with the kind of limit that each sets.
 const THROTTLES: [(&str, &str); 4] = [

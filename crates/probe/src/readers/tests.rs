@@ -112,6 +112,7 @@ fn cgroup_settings_v1() {
     assert_eq!(cpu.controllers, ["cpu", "cpuacct"]);
     assert_eq!((cpu.cpu_quota_us, cpu.cpu_period_us), (Some(50_000), Some(100_000)));
     assert_eq!((cpu.cpu_weight, cpu.rt_runtime_us), (Some(1024), Some(0)));
+    assert_eq!(with("cpu", "/docker").cpu_weight, Some(0), "it is idle");
     assert_eq!(cpu.directory, format!("/sys/fs/cgroup/cpu,cpuacct{}", docker()));
     assert_ne!(cpu.id, 0);
     assert_eq!(with("cpu", "/").cpu_quota_us, None);

@@ -24,7 +24,7 @@ pub struct Cgroup {
     pub cpu_quota_us: Option<u64>,
     /// Its period, microseconds.
     pub cpu_period_us: Option<u64>,
-    /// Relative weight (v1 cpu.shares, v2 cpu.weight).
+    /// Relative weight (v1 cpu.shares, v2 cpu.weight); 0 of an idle group (cpu.idle), as v2 itself says.
     pub cpu_weight: Option<u64>,
     /// Real-time budget per period, microseconds (v1 with CONFIG_RT_GROUP_SCHED).
     pub rt_runtime_us: Option<i64>,

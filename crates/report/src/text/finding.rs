@@ -195,7 +195,8 @@ fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Opti
         return None;
     }
     let shown = if verbose { 20 } else { VICTIMS };
-    let mut parts: Vec<String> = finding.victims.iter().take(shown).map(victim).collect();
+    let first = &finding.victims[..finding.victims.len().min(shown)];
+    let mut parts = list_of(first);
     let rest = finding.victims.get(shown..).unwrap_or_default();
     let count = rest.len() + left_out.map_or(0, |cut| cut.count);
     if count > 0 {
@@ -210,21 +211,51 @@ fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Opti
     Some(parts.join(", "))
 }
 
+/// Those who wait, each with its group and what it lost. Who is in the group of the one before it says so: its name may be longer than
+/// all else.
+pub(crate) fn list_of(victims: &[Victim]) -> Vec<String> {
+    let mut before: Option<&Victim> = None;
+    let mut list = Vec::with_capacity(victims.len());
+    for one in victims {
+        // By the whole names: those that are shown may be cut to the same.
+        let is_same = |last: &Victim| {
+            (&last.workload.name, &last.container) == (&one.workload.name, &one.container)
+        };
+        let group = match group_of(one) {
+            Some(_) if before.is_some_and(is_same) => " in the same".into(),
+            Some(group) => format!(" in {group}"),
+            None => String::new(),
+        };
+        list.push(victim_in(one, &group));
+        before = Some(one);
+    }
+    list
+}
+
 /// Somebody who waits, with his group and what he lost.
 pub(crate) fn victim(victim: &Victim) -> String {
+    let group = group_of(victim).map(|group| format!(" in {group}"));
+    victim_in(victim, &group.unwrap_or_default())
+}
+
+/// The group of somebody who waits, as it is called.
+fn group_of(victim: &Victim) -> Option<String> {
+    match (&victim.workload.name, &victim.container) {
+        (Some(name), _) => Some(escape::name(name, WORKLOAD)),
+        (None, Some(group)) => Some(escape::name(group, GROUP)),
+        (None, None) => None,
+    }
+}
+
+fn victim_in(victim: &Victim, group: &str) -> String {
     let name = escape::name(&victim.comm, 24);
-    let container = match (&victim.workload.name, &victim.container) {
-        (Some(name), _) => format!(" in {}", escape::name(name, WORKLOAD)),
-        (None, Some(group)) => format!(" in {}", escape::name(group, GROUP)),
-        (None, None) => String::new(),
-    };
     let pid = pid(victim.pid, victim.inner_pid);
     // Somebody who was killed lost no time by it.
     let lost = match victim.wait_seconds > 0.0 {
         true => format!(" ({})", figures::seconds(victim.wait_seconds)),
         false => String::new(),
     };
-    format!("{name} {pid}{container}{lost}")
+    format!("{name} {pid}{group}{lost}")
 }
 
 /// `who, object (time), who, object (time), ..., root`.

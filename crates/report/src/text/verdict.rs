@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{chain_of, command, stacks, victim, ways, without};
+use super::finding::{chain_of, command, list_of, stacks, ways, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::picture::words;
 use holdup_reason::answer::{Accounting, AnswerEnd, Caveat, EndKind, Report, Verdict};
@@ -62,7 +62,7 @@ pub(super) fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
 pub(super) fn end(end: &AnswerEnd, page: &mut Page) {
     let words = escape::prose(&words::end(end, None), TITLE_WIDTH_MAX);
     page.verdict(&words, Tone::Heading);
-    let victims: Vec<String> = end.victims.iter().map(victim).collect();
+    let victims = list_of(&end.victims);
     if !victims.is_empty() {
         // Who works may do so for itself.
         let label = if end.end == EndKind::Works { "for" } else { "waits" };

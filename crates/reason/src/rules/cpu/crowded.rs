@@ -188,7 +188,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         .take(LISTED_MAX)
         .map(|program| {
             let example = measures.model.threads.thread_ref(program.example);
-            let place = whose::place(measures.model, &example);
+            let place = whose::place(measures.model, &example, None);
             format!(
                 "{}{place} {} ({} more ready)",
                 measures.program_shown(program),

@@ -207,7 +207,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
     let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
     // The sums are of the window, which goes on for a moment after a command has ended.
     let window = measures.model.look.seconds().max(1e-9);
-    let place = whose::place(measures.model, by);
+    let place = whose::place(measures.model, by, Some(*hurt));
     Wording {
         title: format!(
             "{} waits for a CPU while {}{place} uses them up",

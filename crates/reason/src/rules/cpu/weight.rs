@@ -96,6 +96,7 @@ impl Weighted<'_> {
         match self {
             Self::Nice(nice) => f64::from(OF_NICE_0) / OF_ONE_STEP.powi(*nice),
             Self::Idle => OF_IDLE,
+            Self::Group(_, 0) => OF_IDLE,
             Self::Group(group, weight) => {
                 *weight as f64 * f64::from(OF_NICE_0) / usual(group) as f64
             }
@@ -118,7 +119,8 @@ impl Weighted<'_> {
             Self::Idle => "policy SCHED_IDLE".into(),
             Self::Group(group, weight) => {
                 let of = model.containers.group_in_words(&group.path);
-                format!("{of} with {} {weight}", file_name(group))
+                let (key, value) = setting(group, *weight);
+                format!("{of} with {key} {value}")
             }
         }
     }
@@ -132,12 +134,17 @@ fn usual(group: &Cgroup) -> u64 {
     OF_GROUP[usize::from(!is_v1(group))]
 }
 
-fn file_name(group: &Cgroup) -> &'static str {
-    if is_v1(group) { "cpu.shares" } else { "cpu.weight" }
+/// The key that sets a group's weight, and its value: an idle one (weight 0) refuses another weight (cpu.idle).
+fn setting(group: &Cgroup, weight: u64) -> (&'static str, u64) {
+    match (weight, is_v1(group)) {
+        (0, _) => ("cpu.idle", 1),
+        (_, true) => ("cpu.shares", weight),
+        (_, false) => ("cpu.weight", weight),
+    }
 }
 
-fn file(group: &Cgroup) -> String {
-    format!("{}/{}", group.directory.trim_end_matches('/'), file_name(group))
+fn file(group: &Cgroup, weight: u64) -> String {
+    format!("{}/{}", group.directory.trim_end_matches('/'), setting(group, weight).0)
 }
 
 /// What one thread's weight comes from where it competes with another: nothing if that is not known.
@@ -187,9 +194,9 @@ impl<'m> Light<'m> {
 
     fn culprit(&self, model: &Model) -> Culprit {
         match self.by {
-            Weighted::Group(group, _) => Culprit {
+            Weighted::Group(group, weight) => Culprit {
                 container: Some(group.path.clone()),
-                ..Culprit::setting(group.path.clone(), file(group))
+                ..Culprit::setting(group.path.clone(), file(group, weight))
             },
             Weighted::Nice(_) | Weighted::Idle => Culprit {
                 setting: Some(self.by.words(model)),
@@ -260,7 +267,7 @@ fn explain(model: &Model, light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wordi
     let evidence =
         |fact: String, value, unit: &str, source: &str| Evidence::new(fact, value, unit, source);
     let of_weight = |by: &Weighted<'_>| match by {
-        Weighted::Group(group, _) => file(group),
+        Weighted::Group(group, weight) => file(group, *weight),
         Weighted::Nice(_) | Weighted::Idle => "/proc/PID/stat".into(),
     };
     Wording {
@@ -305,11 +312,12 @@ fn explain(model: &Model, light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wordi
 fn remedy(model: &Model, light: &Light<'_>) -> Remedy {
     let pid = light.of.process.pid;
     match light.by {
-        Weighted::Group(group, weight) => Remedy::to(format!(
-            "give {} the usual weight",
-            model.containers.group_in_words(&group.path)
-        ))
-        .write(&file(group), usual(group), weight),
+        Weighted::Group(group, weight) => {
+            let of = model.containers.group_in_words(&group.path);
+            let give = Remedy::to(format!("give {of} the usual weight"));
+            let usual = if weight == 0 { 0 } else { usual(group) };
+            give.write(&file(group, weight), usual, setting(group, weight).1)
+        }
         // The nice value is a thread's own.
         Weighted::Nice(nice) => Remedy::to("give it the usual nice value").set(
             Action::set(ActionKind::Nice, &light.of.process, 0, nice),
@@ -331,6 +339,7 @@ mod tests {
     use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
     use crate::rules::scenes::{identity, of_process};
+    use crate::rules::wording::Remedy;
 
     const SLOW: u32 = 10;
     const BUSY: u32 = 20;
@@ -397,6 +406,26 @@ mod tests {
         };
         assert_eq!(severity(2), Some(Severity::Note));
         assert!(severity(20) > Some(Severity::Note));
+    }
+
+    #[test]
+    fn a_group_that_is_idle_was_meant_to_come_last_and_has_no_weight_to_raise() {
+        let more = [
+            known(SLOW, 0, 1, "/later"),
+            known(BUSY, 0, 1, "/usual"),
+            group("/later", 0),
+            group("/usual", 1024),
+        ];
+        let on_a_host = found([1.0, 1.0], more.to_vec());
+        assert_eq!(on_a_host[0].severity, Severity::Note);
+        let asked = found([1.0, 1.0], [&[of_process(SLOW, "backup")], &more[..]].concat());
+        assert_eq!(
+            asked[0].title,
+            "backup comes last, by cgroup /later with cpu.idle 1, while encoder has the CPUs"
+        );
+        let Remedy { command, undo, .. } = &asked[0].remedy[0];
+        assert_eq!(command, "echo 0 > /sys/fs/cgroup/cpu/later/cpu.idle");
+        assert_eq!(undo, "echo 1 > /sys/fs/cgroup/cpu/later/cpu.idle");
     }
 
     #[test]

@@ -8,10 +8,14 @@ use crate::measure::cpu_users::Use;
 use crate::model::Model;
 use std::collections::BTreeMap;
 
-/// ` of shop`, ` of user anna`; nothing where it is root's, or not known.
-pub(super) fn place(model: &Model, thread: &ThreadRef) -> String {
-    let known = model.container_of(thread).map(|known| model.containers.called(known));
-    match (known, user(model, thread)) {
+/// ` of shop`, ` of user anna`; nothing where it is root's, not known, or the container of the victim as well: where all is in one
+/// container, its name says of nobody who it is.
+pub(super) fn place(model: &Model, thread: &ThreadRef, victim: Option<&ThreadRef>) -> String {
+    let known = model.container_of(thread);
+    if known.is_some() && victim.and_then(|victim| model.container_of(victim)) == known {
+        return String::new();
+    }
+    match (known.map(|known| model.containers.called(known)), user(model, thread)) {
         (Some(container), _) => format!(" of {container}"),
         (None, Some(user)) if user != ROOT => format!(" of user {user}"),
         _ => String::new(),
