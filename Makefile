@@ -89,7 +89,8 @@ test: ## All that CI runs: format, lints, licences, house rules, tests, the page
 check: check-format check-lints ## The inner loop: lints, house rules, unit tests and recordings; nothing that needs root or a quiet machine
 	$(CHECKED) test --locked --quiet --package holdup-reason --package holdup-system --package holdup-stacks --package holdup-probe --package holdup-lab --lib
 	$(CHECKED) test --locked --quiet --package xtask
-	$(CHECKED) test --locked --quiet --package holdup --test recorded --test replay --test card --test cli
+	$(CHECKED) test --locked --quiet --package holdup --test replay --test card --test cli
+	$(CHECKED) test --locked --quiet --package holdup --bin holdup recorded::
 
 .PHONY: check-format
 check-format:

@@ -18,6 +18,8 @@ mod net;
 mod output;
 mod page;
 mod progress;
+#[cfg(test)]
+mod recorded;
 mod signals;
 mod slow_start;
 mod surface;

@@ -6,6 +6,7 @@
 use super::*;
 use crate::job::Aim;
 use crate::main_loop;
+use crate::recorded::{self, Recorded};
 use holdup_reason::Beside;
 use holdup_reason::answer::export::{Frame, FrameKind, WeightedStack};
 use holdup_reason::answer::report::EndKind;
@@ -17,17 +18,6 @@ const EXPORTED: Beside = Beside { picture: false, export: true };
 
 /// What rounding to nanoseconds may leave, seconds.
 const ROUNDING: f64 = 1e-4;
-
-fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let entries = std::fs::read_dir(folder).expect("tests/recordings is there");
-    let files = entries.map(|entry| entry.expect("an entry").path());
-    let mut all: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|it| it == "rec")).collect();
-    all.sort();
-    assert!(all.len() >= 100, "only {} recordings", all.len());
-    all
-}
 
 /// Work, waits and idle time of the answer, seconds.
 fn of_answer(report: &Report) -> [f64; 3] {
@@ -87,14 +77,13 @@ fn close(name: &str, path: &Path, made: [f64; 3], wanted: [f64; 3]) {
 
 #[test]
 fn the_time_in_every_format_is_the_time_in_the_answer() {
-    for path in recordings() {
-        let answered = main_loop::replay(&path, &Aim::Host, EXPORTED).expect("an answer");
-        let (report, export) = (&answered.report, answered.exported().expect("wanted"));
+    for Recorded { path, explained, .. } in recorded::all() {
+        let (report, export) = (&explained.report, explained.export.as_ref().expect("wanted"));
         let wanted = of_answer(report);
         let file = |format| render(format, report, export, None).expect("a file");
-        close("folded", &path, of_folded(&file(Format::Folded)), wanted);
-        close("speedscope", &path, of_speedscope(&file(Format::Speedscope)), wanted);
-        close("pprof", &path, pprof::sums(&file(Format::Pprof)), wanted);
+        close("folded", path, of_folded(&file(Format::Folded)), wanted);
+        close("speedscope", path, of_speedscope(&file(Format::Speedscope)), wanted);
+        close("pprof", path, pprof::sums(&file(Format::Pprof)), wanted);
         let lines = String::from_utf8(file(Format::Jsonl)).expect("UTF-8");
         let parsed: Vec<Value> =
             lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -123,7 +112,7 @@ fn the_time_in_every_format_is_the_time_in_the_answer() {
             path.display(),
             tracks[&1]
         );
-        spans_are_whole(&path, &file(Format::Otlp), wall);
+        spans_are_whole(path, &file(Format::Otlp), wall);
     }
 }
 

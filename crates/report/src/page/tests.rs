@@ -5,6 +5,7 @@
 use super::*;
 use crate::job::Aim;
 use crate::main_loop;
+use crate::recorded::{self, Recorded};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdup_reason::Beside;
@@ -13,7 +14,7 @@ use holdup_reason::facts::*;
 use holdup_reason::model::Model;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const DRAWN: Beside = Beside { picture: true, export: false };
 
@@ -21,17 +22,6 @@ const DRAWN: Beside = Beside { picture: true, export: false };
 const PAGE_BYTES_MAX: usize = 300_000;
 /// What it may weigh whatever names and however many waits were recorded.
 const HOSTILE_PAGE_BYTES_MAX: usize = 1_000_000;
-
-fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let entries = std::fs::read_dir(folder).expect("tests/recordings is there");
-    let files = entries.map(|entry| entry.expect("an entry").path());
-    let mut all: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|it| it == "rec")).collect();
-    all.sort();
-    assert!(all.len() >= 10, "only {} recordings", all.len());
-    all
-}
 
 fn page_of(report: &Report, picture: &Picture) -> String {
     String::from_utf8(render(report, picture).expect("a page")).expect("UTF-8")
@@ -117,17 +107,15 @@ proptest! {
 
 #[test]
 fn every_recording_is_a_small_page_that_adds_up() {
-    for path in recordings() {
-        let answered = main_loop::replay(&path, &Aim::Host, DRAWN).expect("an answer");
-        let picture = answered.picture().expect("a picture");
-        let report = &answered.report;
+    for Recorded { path, explained, .. } in recorded::all() {
+        let (report, picture) = (&explained.report, explained.picture.as_ref().expect("a picture"));
         let page = page_of(report, picture);
         assert!(page.len() < PAGE_BYTES_MAX, "{}: {} bytes", path.display(), page.len());
         let data = data_of(&page);
         assert_eq!(data["report"]["schema"], 1);
         let ends = data["report"]["answer"]["ends"].as_array().expect("ends");
         assert_eq!(ends.len(), data["picture"]["ends"].as_array().expect("ends").len());
-        adds_up(report, picture, &path);
+        adds_up(report, picture, path);
     }
 }
 
@@ -152,9 +140,8 @@ fn adds_up(report: &Report, picture: &Picture, path: &Path) {
 
 #[test]
 fn pieces_of_a_line_do_not_overlap_and_stay_in_the_window() {
-    for path in recordings() {
-        let answered = main_loop::replay(&path, &Aim::Host, DRAWN).expect("an answer");
-        let picture = answered.picture().expect("a picture");
+    for Recorded { path, explained, .. } in recorded::all() {
+        let picture = explained.picture.as_ref().expect("a picture");
         for line in &picture.lines {
             let mut until = 0;
             for piece in &line.pieces {
@@ -172,9 +159,8 @@ fn pieces_of_a_line_do_not_overlap_and_stay_in_the_window() {
 
 #[test]
 fn lanes_go_from_the_victim_to_the_holder_and_know_who_wakes_whom() {
-    let path = recordings().into_iter().find(|path| path.ends_with("lock-file-convoy-4403.rec"));
-    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, DRAWN).expect("an answer");
-    let (report, picture) = (&answered.report, answered.picture().expect("a picture"));
+    let explained = &recorded::named("lock-file-convoy-4403.rec").explained;
+    let (report, picture) = (&explained.report, explained.picture.as_ref().expect("a picture"));
     let end = &picture.ends[report.answer.first.expect("one end")];
     let [victim, holder] = &end.lanes[..] else { panic!("{:?}", end.lanes) };
     assert_eq!((victim.role, holder.role), ("victim", "holder"));
@@ -189,7 +175,7 @@ fn lanes_go_from_the_victim_to_the_holder_and_know_who_wakes_whom() {
 
 #[test]
 fn a_page_is_the_same_twice() {
-    let path = &recordings()[0];
+    let path = &recorded::all()[0].path;
     let page = || {
         let answered = main_loop::replay(path, &Aim::Host, DRAWN).expect("an answer");
         page_of(&answered.report, answered.picture().expect("a picture"))
@@ -269,15 +255,14 @@ fn a_hundred_thousand_waits_with_hostile_names_make_a_page_of_bounded_size() {
 
 #[test]
 fn what_is_cut_is_said_and_commands_stay_whole() {
-    let path = recordings().into_iter().find(|path| path.ends_with("lock-file-run-4402.rec"));
-    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, DRAWN).expect("an answer");
-    let mut report = answered.report.clone();
+    let explained = &recorded::named("lock-file-run-4402.rec").explained;
+    let mut report = explained.report.clone();
     let command = format!("kill -9 $(cat '/{}')", "x".repeat(1_000));
     report.findings[0].remedy[0].command.clone_from(&command);
     report.findings[0].object = ObjectName::new("file", "y".repeat(4_096));
     let victim = report.findings[0].victims[0].clone();
     report.findings[0].victims = vec![victim; 100];
-    let data = data_of(&page_of(&report, answered.picture().expect("a picture")));
+    let data = data_of(&page_of(&report, explained.picture.as_ref().expect("a picture")));
     let finding = &data["report"]["findings"][0];
     assert_eq!(finding["remedy"][0]["command"], command);
     assert!(finding["object"]["name"].as_str().expect("a name").chars().count() <= 400);

@@ -69,7 +69,9 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
 fn of_group(model: &Model, (group, weight): (&Cgroup, u64)) -> Remedy {
     if weight == 0 {
         let of = model.containers.group_in_words(&group.path);
-        return Remedy::to(format!("its {of} comes last already (cpu.idle): run it at another time"));
+        return Remedy::to(format!(
+            "its {of} comes last already (cpu.idle): run it at another time"
+        ));
     }
     let (name, least) = least(group);
     let file = format!("{}/{name}", group.directory.trim_end_matches('/'));

@@ -1,12 +1,8 @@
 //! The JSON Schema of the answer: what is checked in is what the types say, and every recording's answer is as it says.
 //!
-//! docs/holdup.schema.json is generated: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --test schema` writes it. Readers must skip what
+//! docs/holdup.schema.json is generated: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --bin holdup schema` writes it. Readers must skip what
 //! they do not know, so the schema allows more fields than it names; the test does not, or a field without a place in it would pass.
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-use holdup_probe::Source;
-use holdup_probe::recording::Reader;
 use holdup_reason::answer::Report;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -45,20 +41,8 @@ fn strict(mut schema: Value) -> Value {
     schema
 }
 
-fn recordings() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root().join("tests/recordings")).expect("recordings");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut all: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|e| e == "rec")).collect();
-    all.sort();
-    all
-}
-
-fn answer(path: &Path) -> Value {
-    let mut reader = Reader::open(path).expect("a recording");
-    let mut facts = Vec::new();
-    while reader.drain(&mut facts).expect("facts") {}
-    serde_json::to_value(holdup_reason::explain(facts)).expect("JSON")
+fn answer(recorded: &super::Recorded) -> Value {
+    serde_json::to_value(&recorded.explained.report).expect("JSON")
 }
 
 #[test]
@@ -71,7 +55,7 @@ fn the_schema_is_that_of_the_types() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == text,
-        "docs/holdup.schema.json is stale: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --test schema` writes it"
+        "docs/holdup.schema.json is stale: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --bin holdup schema` writes it"
     );
 }
 
@@ -105,16 +89,14 @@ fn every_list_of_the_answer_has_a_bound() {
 #[test]
 fn every_recordings_answer_is_as_the_schema_says() {
     let validator = jsonschema::validator_for(&strict(schema())).expect("a schema");
-    let all = recordings();
-    assert!(all.len() >= 100, "only {} recordings", all.len());
-    for path in all {
-        let answer = answer(&path);
+    for recorded in super::all() {
+        let answer = answer(recorded);
         let errors: Vec<String> = validator
             .iter_errors(&answer)
             .take(5)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
-        assert!(errors.is_empty(), "{}:\n{}", path.display(), errors.join("\n"));
+        assert!(errors.is_empty(), "{}:\n{}", recorded.path.display(), errors.join("\n"));
     }
 }
 
@@ -122,8 +104,7 @@ fn every_recordings_answer_is_as_the_schema_says() {
 #[test]
 fn what_is_not_an_answer_is_refused() {
     let validator = jsonschema::validator_for(&strict(schema())).expect("a schema");
-    let path = root().join("tests/recordings/lock-directory-7.rec");
-    let right = answer(&path);
+    let right = answer(super::named("lock-directory-7.rec"));
     assert!(validator.is_valid(&right));
     let wrong = |change: &dyn Fn(&mut Value)| {
         let mut value = right.clone();

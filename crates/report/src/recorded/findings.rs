@@ -7,13 +7,9 @@
 //!
 //! Rejected: keeping whole reports (each better sentence would break them all).
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-use holdup_probe::Source;
-use holdup_probe::recording::Reader;
-use holdup_reason::answer::{Culprit, Finding, ObjectName, Report, Severity};
+use super::{facts, named};
+use holdup_reason::answer::{Culprit, Finding, ObjectName, Severity};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 struct Expected {
@@ -41,33 +37,14 @@ impl First {
     }
 }
 
-fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let mut all: Vec<PathBuf> = std::fs::read_dir(folder)
-        .expect("tests/recordings is there")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "rec"))
-        .collect();
-    all.sort();
-    all
-}
-
-fn replay(path: &Path) -> Report {
-    let mut reader = Reader::open(path).expect("a recording");
-    let mut facts = Vec::new();
-    while reader.drain(&mut facts).expect("facts") {}
-    holdup_reason::explain(facts)
-}
-
 #[test]
 fn every_recording_comes_to_its_finding() {
-    let all = recordings();
-    assert!(all.len() >= 10, "only {} recordings", all.len());
+    let all = super::all();
     let mut wrong = Vec::new();
-    for path in &all {
+    for recorded in all {
+        let (path, report) = (&recorded.path, &recorded.explained.report);
         let text = std::fs::read(path.with_extension("json")).expect("its expectation");
         let expected: Expected = serde_json::from_slice(&text).expect("an expectation");
-        let report = replay(path);
         let of = |is_it: &dyn Fn(&&Finding) -> bool, expected: Option<&First>| {
             report.findings.iter().find(is_it).map(|found| First::of(found, expected))
         };
@@ -87,8 +64,8 @@ fn every_recording_comes_to_its_finding() {
 #[test]
 fn no_key_of_a_finding_has_a_number_of_one_look() {
     let mut keys = 0;
-    for path in recordings() {
-        for finding in replay(&path).findings {
+    for recorded in super::all() {
+        for finding in &recorded.explained.report.findings {
             let numbers: Vec<&str> = finding.key.split(|c: char| !c.is_ascii_digit()).collect();
             let named = [Some(finding.culprit.name.as_str()), finding.culprit.container.as_deref()];
             let of_one_look =
@@ -99,7 +76,7 @@ fn no_key_of_a_finding_has_a_number_of_one_look() {
                 assert!(
                     is_a_name || !numbers.contains(&pid.as_str()),
                     "{}: {}",
-                    path.display(),
+                    recorded.path.display(),
                     finding.key
                 );
             }
@@ -112,18 +89,18 @@ fn no_key_of_a_finding_has_a_number_of_one_look() {
 
 #[test]
 fn a_replay_is_the_same_twice() {
-    for path in recordings() {
-        let once = serde_json::to_string(&replay(&path)).expect("JSON");
-        let twice = serde_json::to_string(&replay(&path)).expect("JSON");
-        assert_eq!(once, twice, "{}", path.display());
+    for recorded in super::all() {
+        let once = serde_json::to_string(&recorded.explained.report).expect("JSON");
+        let again = holdup_reason::explain(facts(&recorded.path));
+        let twice = serde_json::to_string(&again).expect("JSON");
+        assert_eq!(once, twice, "{}", recorded.path.display());
     }
 }
 
 /// No rule names them: a shell with `kill -0` in a loop, and `pg_ctl stop -m smart` while somebody is at psql's prompt.
 #[test]
 fn who_asks_again_and_again_whether_a_process_lives_is_led_to_it() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let answer = |name: &str| replay(&folder.join(name)).answer;
+    let answer = |name: &str| &named(name).explained.report.answer;
     let shell = answer("field-asked-after-1.rec");
     assert!(shell.title.starts_with("bash waits for sleep 2450, which sleeps"), "{}", shell.title);
     let server = answer("field-pg-smart-stop-1.rec");
@@ -136,8 +113,8 @@ fn who_asks_again_and_again_whether_a_process_lives_is_led_to_it() {
 /// Of Debian's docker.io: the daemon begins the runtime, so nothing of the container descends from the command.
 #[test]
 fn a_container_that_a_daemon_starts_has_its_phases() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let start = replay(&folder.join("field-docker-run-1.rec")).container_start.expect("a start");
+    let report = &named("field-docker-run-1.rec").explained.report;
+    let start = report.container_start.as_ref().expect("a start");
     assert_eq!(start.program, "true");
     assert!((0.2..0.4).contains(&start.seconds), "{start:?}");
     let sum: f64 = start.phases.iter().map(|it| it.seconds).sum();

@@ -5,37 +5,15 @@
 //!
 //! Rejected: looking at typed actions only (a command without one would pass).
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-use holdup_probe::Source;
-use holdup_probe::recording::Reader;
+use crate::text;
+use crate::text::page::Page;
 use holdup_reason::answer::{Action, Report};
 use holdup_reason::facts::{Body, Fact, Ns, ThreadRef};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
-    let mut all: Vec<PathBuf> = std::fs::read_dir(folder)
-        .expect("tests/recordings is there")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "rec"))
-        .collect();
-    all.sort();
-    all
-}
-
-fn facts(path: &Path) -> Vec<Fact> {
-    let mut reader = Reader::open(path).expect("a recording");
-    let mut facts = Vec::new();
-    while reader.drain(&mut facts).expect("facts") {}
-    facts
-}
 
 /// By process id, the start of whoever has it last, as far as it is known.
 #[derive(Default)]
-struct AtEnd {
+pub(super) struct AtEnd {
     begun: BTreeMap<u32, Ns>,
     /// The same of every thread, by its own id.
     threads: BTreeMap<u32, Ns>,
@@ -43,7 +21,7 @@ struct AtEnd {
 }
 
 impl AtEnd {
-    fn of(facts: &[Fact]) -> Self {
+    pub(super) fn of(facts: &[Fact]) -> Self {
         let mut all = Self::default();
         let mut ends: Vec<(u32, Ns)> = Vec::new();
         for fact in facts {
@@ -164,14 +142,10 @@ fn actions(report: &Report) -> impl Iterator<Item = &Action> {
 }
 
 /// The lines of the text that say what to do.
-fn printed(path: &Path) -> Vec<String> {
-    let arguments = ["--from", path.to_str().expect("UTF-8"), "-v"];
-    let output = Command::new(env!("CARGO_BIN_EXE_holdup"))
-        .args(arguments)
-        .env("COLUMNS", "400")
-        .output()
-        .expect("holdup runs");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+fn printed(report: &Report) -> Vec<String> {
+    let mut page = Page::new(400, false);
+    text::report(report, true, &mut page);
+    let text = page.finish();
     let mut all = Vec::new();
     let mut within = false;
     for line in text.lines() {
@@ -191,12 +165,11 @@ fn printed(path: &Path) -> Vec<String> {
 fn no_way_out_acts_on_who_is_gone() {
     let mut wrong = Vec::new();
     let (mut checked, mut typed) = (0, 0);
-    for path in recordings() {
-        let facts = facts(&path);
-        let at_end = AtEnd::of(&facts);
-        let report = holdup_reason::explain(facts);
-        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_string();
-        for said in commands(&report).into_iter().chain(printed(&path)) {
+    for recorded in super::all() {
+        let (at_end, report) = (&recorded.at_end, &recorded.explained.report);
+        let stem = recorded.path.file_stem().and_then(|name| name.to_str());
+        let name = stem.expect("a name").to_string();
+        for said in commands(report).into_iter().chain(printed(report)) {
             for pid in named(&said) {
                 checked += 1;
                 if !at_end.has(pid) {
@@ -204,7 +177,7 @@ fn no_way_out_acts_on_who_is_gone() {
                 }
             }
         }
-        for process in actions(&report).flat_map(|action| &action.target.processes) {
+        for process in actions(report).flat_map(|action| &action.target.processes) {
             typed += 1;
             let begun = match process.tid {
                 Some(tid) => at_end.threads.get(&tid),

@@ -1,0 +1,70 @@
+"""Podman as its manual says, with a bridge of its own in a network namespace of the case.
+
+Owns where its storage and networks lie (in the case's folder) and how a container is begun: a root of empty folders over this host's
+/usr, because no image can be fetched here. Ended by podman itself; what is left then is the case's.
+"""
+
+import os
+import subprocess
+
+from harness.stage import tool
+
+
+class Podman:
+    """Podman, and one network of its own: a bridge in a namespace."""
+
+    def __init__(self, s, dns=False):
+        self.s, self.dns = s, dns
+        self.inside = s.netns()
+        self.net = f"10.{s.random.randrange(60, 250)}.{s.random.randrange(250)}"
+        self.gateway, self.network, self.containers = f"{self.net}.1", s.word(), []
+        (s.dir / "networks").mkdir()
+        self.words = ["nsenter", f"--net=/run/netns/{self.inside}", tool("podman"), "--root", str(s.dir / "storage"), "--runroot",
+                      str(s.dir / "running"), "--network-config-dir", str(s.dir / "networks"), "--cgroup-manager", "cgroupfs"]
+        s.undo.append(self.end)
+        names = [] if dns else ["--disable-dns"]
+        self.call("network", "create", *names, "--subnet", f"{self.net}.0/24", self.network)
+
+    @property
+    def client(self):
+        """What brings a command beside the bridge."""
+        return ["nsenter", f"--net=/run/netns/{self.inside}"]
+
+    def call(self, *words, check=True):
+        """One call of podman; its output."""
+        done = subprocess.run([*self.words, *map(str, words)], check=check, capture_output=True, text=True, timeout=60)
+        return done.stdout.strip()
+
+    def begin(self, name, *command, options=()):
+        """A container that runs this command; (PID of its first process, its address)."""
+        root = self.s.dir / f"root-{name}"
+        for folder in ("usr", "proc", "sys", "dev", "tmp", "etc", "run", "var"):
+            (root / folder).mkdir(parents=True)
+        for folder in ("bin", "sbin", "lib", "lib64"):
+            os.symlink(f"usr/{folder}", root / folder)
+        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        self.containers.append(name)
+        # This machine grants no more than it has itself.
+        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+        self.call("run", "-d", "--name", name, "--network", self.network, *limits, *options, "-v", "/usr:/usr:ro", "-v",
+                  f"{self.s.dir}:{self.s.dir}:ro", "--rootfs", root, *command)
+        said = self.call("inspect", "-f", "{{.State.Pid}} {{(index .NetworkSettings.Networks \"" + self.network + "\").IPAddress}}", name)
+        pid, address = said.split()
+        return int(pid), address
+
+    def within(self, pid, command):
+        """A command of the host's in a container's network namespace."""
+        return self.s.sh(f"nsenter -t {pid} -n {command}")
+
+    def at_bridge(self, name):
+        """The bridge's end of a container's link."""
+        of = self.call("inspect", "-f", "{{.State.Pid}}", name)
+        index = self.within(of, "cat /sys/class/net/eth0/iflink").strip()
+        links = self.s.sh(f"ip -n {self.inside} -o link")
+        return next(line.split()[1].split("@")[0] for line in links.splitlines() if line.startswith(f"{index}:"))
+
+    def end(self):
+        """Ends the containers and the network, as podman does."""
+        if self.containers:
+            self.call("rm", "-f", "-t", "0", *self.containers, check=False)
+        self.call("network", "rm", "-f", self.network, check=False)
