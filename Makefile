@@ -90,7 +90,7 @@ check: check-format check-lints ## The inner loop: lints, house rules, unit test
 	$(CHECKED) test --locked --quiet --package holdup-reason --package holdup-system --package holdup-stacks --package holdup-probe --package holdup-lab --lib
 	$(CHECKED) test --locked --quiet --package xtask
 	$(CHECKED) test --locked --quiet --package holdup --test replay --test card --test cli
-	$(CHECKED) test --locked --quiet --package holdup --bin holdup recorded::
+	$(CHECKED) test --locked --quiet --package holdup --bin holdup recorded_tests::
 
 .PHONY: check-format
 check-format:

@@ -19,7 +19,7 @@ mod output;
 mod page;
 mod progress;
 #[cfg(test)]
-mod recorded;
+mod recorded_tests;
 mod signals;
 mod slow_start;
 mod surface;

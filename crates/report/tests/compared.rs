@@ -1,7 +1,7 @@
 //! `holdup diff` as it is typed: on recordings of the lab, on what is none, and with its exit status.
 //!
 //! What a comparison says is tested in the core; here only that it comes out, in text and JSON, and fails well; each recording
-//! is compared with itself in src/recorded/comparisons.rs. Needs no root.
+//! is compared with itself in src/recorded_tests/comparisons_tests.rs. Needs no root.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 

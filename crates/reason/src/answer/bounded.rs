@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Which lists there are is read from the schema of the answer, elsewhere (report/src/recorded/schema.rs).
+    /// Which lists there are is read from the schema of the answer, elsewhere (report/src/recorded_tests/schema_tests.rs).
     #[test]
     fn every_list_has_a_bound_and_what_it_lost_is_counted() {
         let mut long = one_of_everything();

@@ -6,7 +6,7 @@
 use super::*;
 use crate::job::Aim;
 use crate::main_loop;
-use crate::recorded::{self, Recorded};
+use crate::recorded_tests::{self as recorded, Recorded};
 use holdup_reason::Beside;
 use holdup_reason::answer::export::{Frame, FrameKind, WeightedStack};
 use holdup_reason::answer::report::EndKind;

@@ -5,7 +5,7 @@
 use super::*;
 use crate::job::Aim;
 use crate::main_loop;
-use crate::recorded::{self, Recorded};
+use crate::recorded_tests::{self as recorded, Recorded};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdup_reason::Beside;

@@ -5,10 +5,10 @@
 //! this program. Must not: be changed by a test, or know what is asked. Rejected: integration tests, each a program of its own with
 //! replays of its own.
 
-mod comparisons;
-mod findings;
-mod schema;
-mod ways_out;
+mod comparisons_tests;
+mod findings_tests;
+mod schema_tests;
+mod ways_out_tests;
 
 use holdup_probe::Source;
 use holdup_probe::recording::Reader;
@@ -19,7 +19,7 @@ use holdup_reason::{Beside, Explained};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::thread;
-use ways_out::AtEnd;
+use ways_out_tests::AtEnd;
 
 /// A recording, and all that is made of it.
 pub(crate) struct Recorded {

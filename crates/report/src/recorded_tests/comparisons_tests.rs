@@ -1,4 +1,7 @@
-//! Each recording compared with itself: nothing of it is worse, better or new. How a comparison is typed is tested in tests/compared.rs.
+//! Each recording compared with itself: nothing of it is worse, better or new.
+//!
+//! Owns the identities of ends across looks on real recordings. Must not: test how a comparison is typed (tests/compared.rs), or what differs
+//! between two looks (the core's own tests). Rejected: the program itself on each recording, which replays it twice more.
 
 use holdup_reason::answer::compare::{self, Change, Outcome};
 use std::slice;
