@@ -86,7 +86,7 @@ def podman_narrow(s):
     url = f"http://{address}:{port}/big"
     yield run(fetch(url), HEALTHY, "twin", inside=podman.client)
     link, mtu = podman.at_bridge(name), s.random.randrange(900, 1300)
-    podman.within(server, "ethtool -K eth0 tso off gso off")
+    podman.within(server, "ip link set eth0 gso_max_segs 1")
     s.sh(f"ip -n {podman.inside} link set {link} mtu {mtu}; ip -n {podman.inside} link set {podman_bridge(s, podman)} mtu 1500")
     truth = Truth(end=("remote", "link"), object=(address,), code=("net.packet_dropped",), culprit=(f"MTU of {link}",))
     yield run(fetch(url), truth, inside=podman.client, wall=2)
@@ -122,7 +122,7 @@ def podman_names(s):
     podman.begin("cart", "sleep", "600")
     asks = [*podman.words, "exec", "cart", PY, "-c", "import socket; socket.getaddrinfo('shop', 80)"]
     yield run(asks, HEALTHY, "twin")
-    server = s.wait(lambda: s.sh(f"pgrep -f 'aardvark-dns.*{s.dir.name}'").split(), "aardvark-dns")
+    server = s.wait(lambda: s.sh("pgrep -n -f '^[^ ]*aardvark-dns '").split(), "aardvark-dns")
     s.sh(f"kill -STOP {server[0]}")
     truth = Truth(end=("person",), who=("aardvark-dns", int(server[0])), code=("process.stopped", "net.dns_timeout"))
     yield run([*asks[:-3], "timeout", "4", *asks[-3:]], truth, wall=2)

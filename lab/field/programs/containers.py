@@ -59,7 +59,7 @@ class Podman:
     def at_bridge(self, name):
         """The bridge's end of a container's link."""
         of = self.call("inspect", "-f", "{{.State.Pid}}", name)
-        index = self.within(of, "cat /sys/class/net/eth0/iflink").strip()
+        index = self.within(of, "ip -o link show eth0").split("@if")[1].split(":")[0]
         links = self.s.sh(f"ip -n {self.inside} -o link")
         return next(line.split()[1].split("@")[0] for line in links.splitlines() if line.startswith(f"{index}:"))
 
