@@ -216,15 +216,22 @@ mod tests {
     const GHZ: u64 = 1_000_000_000;
 
     fn found(of: CpuFrequency, run: f64) -> Vec<Finding> {
+        found_of_each(of, &[run])
+    }
+
+    /// Of several encoders that computed for so long each.
+    fn found_of_each(of: CpuFrequency, runs: &[f64]) -> Vec<Finding> {
         let mut facts = host();
         for (at_ns, throttled) in [(0, 4), (LOOK_NS, 9)] {
             let hardware_hz = 4 * GHZ;
             let one = CpuFrequency { hardware_hz, throttled: Some(throttled), ..of.clone() };
             facts.push(Fact { at_ns, body: Body::CpuFrequency(one) });
         }
-        facts.push(time(10, "encoder", run, 0.0));
-        let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
-        facts.push(identity(Thread { thread, ..Thread::default() }));
+        for (pid, run) in (10..).zip(runs) {
+            facts.push(time(pid, "encoder", *run, 0.0));
+            let thread = ThreadRef { tid: pid, pid, start_ns: 0, comm: "encoder".into() };
+            facts.push(identity(Thread { thread, ..Thread::default() }));
+        }
         let mut found = explain(facts).findings;
         found.retain(|finding| finding.code == "cpu.frequency");
         found
@@ -274,5 +281,11 @@ mod tests {
     #[test]
     fn who_computes_little_loses_little_by_it() {
         assert_eq!(found(capped(GHZ), 0.2), []);
+    }
+
+    #[test]
+    fn many_that_each_lose_what_nobody_feels_are_no_loss_together() {
+        assert_eq!(found_of_each(capped(GHZ), &[0.2; 5]), []);
+        assert_eq!(found_of_each(capped(GHZ), &[0.2, 0.4, 0.4])[0].victims.len(), 2);
     }
 }

@@ -283,10 +283,19 @@ mod tests {
         /// Mean time of a miss at the slow disk, milliseconds, and how many stand there.
         slow_ms: u64,
         at_slow: u64,
+        /// Size of the fast disk, MiB.
+        fast_mib: u64,
     }
 
     /// The story's sizes: 256 MiB of a 55 GiB disk in front of 10 GiB.
-    const STORY: Look = Look { hits: 37, misses: 963, used: Some(65536), slow_ms: 20, at_slow: 4 };
+    const STORY: Look = Look {
+        hits: 37,
+        misses: 963,
+        used: Some(65536),
+        slow_ms: 20,
+        at_slow: 4,
+        fast_mib: 55 << 10,
+    };
 
     fn samples(dev: DeviceNumber, requests: u64, ms: u64, in_flight: u64) -> Vec<Fact> {
         let sample = |tenth: u64| {
@@ -308,7 +317,7 @@ mod tests {
         };
         facts.push(disk(CACHED, "dm-0", 10 << 30, &[SLOW, FAST]));
         facts.push(disk(SLOW, "sda", 10 << 30, &[]));
-        facts.push(disk(FAST, "sdb", 55 << 30, &[]));
+        facts.push(disk(FAST, "sdb", look.fast_mib << 20, &[]));
         let asked = look.hits + look.misses;
         facts.extend(samples(CACHED, asked, look.slow_ms, 4));
         facts.extend(samples(SLOW, look.misses, look.slow_ms, look.at_slow));
@@ -398,5 +407,29 @@ mod tests {
         }
         let codes: Vec<String> = explain(facts).findings.into_iter().map(|f| f.code).collect();
         assert_eq!(codes, ["disk.saturated"]);
+    }
+
+    #[test]
+    fn what_the_fast_disk_has_left_is_offered_from_a_tenth_of_the_cache_on() {
+        let way = |left_mib: u64| {
+            let finding = reported(&Look { fast_mib: 256 + left_mib, ..STORY }).expect("found");
+            finding.remedy[0].text.clone()
+        };
+        assert_eq!(way(100), "make the cache larger: 100 MiB of sdb are unused");
+        assert_eq!(way(20), "make the cache larger, on a larger fast disk");
+    }
+
+    #[test]
+    fn who_waits_for_the_slow_disk_itself_is_a_victim_and_who_waits_for_another_is_not() {
+        let other = DeviceNumber { major: 8, minor: 32 };
+        let mut facts = facts(&STORY);
+        facts.push(fact(Body::Disk(Disk { dev: other, name: "sdc".into(), ..Disk::default() })));
+        facts.extend(samples(other, 1000, 20, 4));
+        facts.push(at_place(20, "check", reads_from(SLOW)));
+        facts.push(at_place(30, "backup", reads_from(other)));
+        let found = explain(facts).findings;
+        let finding = found.iter().find(|it| it.code == "disk.cache_miss").expect("found");
+        let victims: Vec<u32> = finding.victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [10, 20]);
     }
 }

@@ -233,9 +233,24 @@ mod tests {
         assert_eq!(codes(facts), ["disk.saturated"]);
     }
 
+    /// Requests that are done by each tenth of a second: some, and then none for a while.
+    fn bursts(tenth: u64) -> u64 {
+        100 * (tenth / 20) + (tenth % 20).min(4) * 25
+    }
+
+    #[test]
+    fn a_flat_number_of_bytes_is_a_cap_whatever_the_size_of_the_requests() {
+        let mut facts = disk_of(named("vda"), CAPPED, bursts);
+        for Fact { at_ns, body } in &mut facts {
+            if let Body::DiskSample(sample) = body {
+                sample.write_bytes = *at_ns / 1000;
+            }
+        }
+        assert_eq!(codes(with_waiter(facts)), ["disk.device_cap"]);
+    }
+
     #[test]
     fn a_rate_that_rises_and_falls_is_no_cap() {
-        let bursts = |tenth: u64| 100 * (tenth / 20) + (tenth % 20).min(4) * 25;
         assert!(codes(with_waiter(disk_of(named("vda"), CAPPED, bursts))).is_empty());
     }
 

@@ -162,6 +162,7 @@ mod tests {
     use crate::answer::explain;
     use crate::answer::report::Severity;
     use crate::facts::*;
+    use crate::rules::disk::scenes::{Rate, disk, named, waiter};
     use crate::rules::scenes::*;
 
     fn failing(errors: u64) -> Vec<Fact> {
@@ -200,5 +201,22 @@ mod tests {
     #[test]
     fn a_single_error_among_thousands_is_not() {
         assert!(explain(failing(2)).findings.is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_a_disk_that_fails_is_held_up_by_its_errors() {
+        let rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+        let mut facts = disk(named("sda"), rate);
+        for Fact { body, .. } in &mut facts {
+            if let Body::DiskLatency(latency) = body {
+                latency.errors = 60;
+            }
+        }
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        let found = explain(facts).findings;
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "disk.errors"));
+        let says = "is held up by disk sda, which answers with errors";
+        assert!(found[0].title.ends_with(says), "{}", found[0].title);
+        assert_eq!(found[0].victims[0].pid, 10);
     }
 }

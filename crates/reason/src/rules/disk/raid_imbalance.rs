@@ -266,23 +266,28 @@ mod tests {
             body: Body::DiskSample(DiskSample { dev: ARRAY, reads: 2, ..DiskSample::default() }),
         });
         for (n, (requests, in_flight, _)) in array.members.iter().enumerate() {
-            let dev = member(n);
             let name = format!("sd{}", char::from(b'a' + n as u8));
-            facts.push(fact(Body::Disk(Disk { dev, name, ..Disk::default() })));
-            for tenth in 0..=50 {
-                let reads = requests * tenth / 50;
-                let sample = DiskSample {
-                    dev,
-                    reads,
-                    read_ms: reads * 20,
-                    busy_ms: (*in_flight).min(1) * tenth * 100,
-                    weighted_ms: in_flight * tenth * 100,
-                    ..DiskSample::default()
-                };
-                facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
-            }
+            facts.extend(disk(member(n), name, *requests, *in_flight));
         }
         facts.push(at_place(10, "backup", reads_from(ARRAY)));
+        facts
+    }
+
+    /// A disk that does so many reads in the look, of 20 ms each, and has so many in flight.
+    fn disk(dev: DeviceNumber, name: String, requests: u64, in_flight: u64) -> Vec<Fact> {
+        let mut facts = vec![fact(Body::Disk(Disk { dev, name, ..Disk::default() }))];
+        for tenth in 0..=50 {
+            let reads = requests * tenth / 50;
+            let sample = DiskSample {
+                dev,
+                reads,
+                read_ms: reads * 20,
+                busy_ms: in_flight.min(1) * tenth * 100,
+                weighted_ms: in_flight * tenth * 100,
+                ..DiskSample::default()
+            };
+            facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
+        }
         facts
     }
 
@@ -339,5 +344,17 @@ mod tests {
         rebuilt.action = "idle";
         rebuilt.level = "raid0";
         assert!(reported(&rebuilt).is_none());
+    }
+
+    #[test]
+    fn who_waits_for_a_member_is_a_victim_and_who_waits_for_another_disk_is_not() {
+        let mut facts = facts(&mirror(&[(250, 3, "in_sync"), (0, 0, "in_sync")]));
+        facts.extend(disk(dev(128), "sdi".into(), 250, 3));
+        facts.push(at_place(20, "check", reads_from(dev(0))));
+        facts.push(at_place(30, "app", reads_from(dev(128))));
+        let found = explain(facts).findings;
+        let finding = found.iter().find(|it| it.code == "disk.raid_imbalance").expect("found");
+        let victims: Vec<u32> = finding.victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [10, 20]);
     }
 }

@@ -157,8 +157,10 @@ mod tests {
 
     #[test]
     fn a_disk_that_idles_is_not_used_up() {
-        let idle = Rate { per_second: 50, ms: 1, in_flight: 0, busy: 5 };
-        assert!(!codes(beside(idle)).contains(&"disk.saturated".to_string()));
+        let says = |rate| codes(beside(rate)).contains(&"disk.saturated".to_string());
+        assert!(!says(Rate { per_second: 50, ms: 1, in_flight: 0, busy: 5 }));
+        let busy = |busy| says(Rate { busy, ..FULL });
+        assert_eq!((busy(50), busy(49)), (true, false), "it takes half of the time");
     }
 
     #[test]

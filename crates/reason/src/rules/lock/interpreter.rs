@@ -289,6 +289,10 @@ mod tests {
     #[test]
     fn short_waits_for_it_are_healthy() {
         assert!(codes(waits(0x7040, 5 * MS)).is_empty());
+        let says = |each_ns| codes(waits(0x7040, each_ns)).contains(&"lock.interpreter".into());
+        // Eight of them.
+        assert!(!says(45 * MS), "less than a tenth of the look");
+        assert!(says(62 * MS + MS / 2), "a tenth");
     }
 
     #[test]

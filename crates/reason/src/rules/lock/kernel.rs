@@ -3,7 +3,8 @@
 //! Whoever let go of the lock as a wait ended had it last; the lock's own owner field says the same as the wait began, where
 //! the kernel keeps one. What the holder does meanwhile is followed like any other time: a disk, a limit or a daemon under the
 //! lock is the cause, and this rule has nothing to claim. So what is left is work, sleep, or what was not seen.
-//! Must not: claim a wait that many short holders share with a device, or name a lock by a guess at its address.
+//! Must not: claim a wait that many short holders share with a device, or name a lock by a guess at its address; or weigh what is
+//! lost: what is brief and rare is the price of sharing (answer/mod.rs), unless it is one long moment (measure/moment.rs).
 //! Rejected: counting contention events (a lock that is met often and held briefly costs next to nothing).
 
 use super::kernel_words;
@@ -15,16 +16,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::rules::{holder_doing, wait_words};
-use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-
-/// Part of the look that is lost.
-static LOST_MIN: Threshold = Threshold::new(
-    0.05,
-    "1",
-    "seconds lost to one lock for each second of the look: less is the price of sharing",
-    "chosen: a twentieth is below what a person notices",
-);
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -59,13 +51,11 @@ pub(crate) static RULE: Rule = Rule {
         "see what the holder does, and have it do that less often or in smaller steps",
     ],
     stories: &["S1.5", "S3.7"],
-    thresholds: &[&LOST_MIN],
+    thresholds: &[],
     finds: Finds::Look(find),
 };
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let wall_seconds = measures.wall_seconds().max(1e-9);
-    let lost = move |end: &End| end.seconds / wall_seconds >= LOST_MIN.value;
     let of_end = |(at, end): (usize, &'m End)| {
         let holder = wait_words::holder(measures, end)?;
         let by = culprit(measures.model, &holder);
@@ -73,8 +63,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             Match::new(by, proof(measures, end), move |loss| explain(measures, end, loss));
         Some(holder_doing::claim(matched, ends, at))
     };
-    let open = holder_doing::open(ends, WaitClass::KernelLock);
-    open.filter(|(_, end)| lost(end)).filter_map(of_end).collect()
+    holder_doing::open(ends, WaitClass::KernelLock).filter_map(of_end).collect()
 }
 
 /// The lock names one of those who are seen to let go of it, or only one of the two is known.
@@ -176,6 +165,10 @@ mod tests {
 
     /// Process 10 waits for the lock of a directory until 20 wakes it, which does `meanwhile`.
     fn creator(begin_ns: Ns, woken: bool, meanwhile: Vec<Fact>) -> Report {
+        explain(facts(begin_ns, woken, meanwhile))
+    }
+
+    fn facts(begin_ns: Ns, woken: bool, meanwhile: Vec<Fact>) -> Vec<Fact> {
         let by = thread(20, "maker");
         let wake =
             Wake { at_ns: LOOK_NS, context: WakeContext::Task, by: by.clone(), ..Wake::default() };
@@ -190,7 +183,7 @@ mod tests {
         let mut facts = host();
         facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(wait) });
         facts.extend(meanwhile);
-        explain(facts)
+        facts
     }
 
     fn works() -> Vec<Fact> {
@@ -244,5 +237,22 @@ mod tests {
     fn what_is_lost_to_a_lock_now_and_then_is_its_price() {
         let brief = LOOK_NS - LOOK_NS / 50;
         assert!(codes(&creator(brief, true, works())).is_empty());
+    }
+
+    #[test]
+    fn a_lock_that_was_held_for_long_once_in_a_minute_is_named_with_that_moment() {
+        let waits = |ms: Ns| {
+            let mut facts = facts(LOOK_NS - ms * 1_000_000, true, works());
+            for Fact { at_ns, body } in &mut facts {
+                if matches!(body, Body::WindowEnd(_)) {
+                    *at_ns = 12 * LOOK_NS;
+                }
+            }
+            explain(facts)
+        };
+        let report = waits(350);
+        assert_eq!(codes(&report), ["lock.kernel"]);
+        assert!(report.findings[0].impact.moment.is_some());
+        assert!(codes(&waits(100)).is_empty());
     }
 }

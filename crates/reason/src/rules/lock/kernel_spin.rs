@@ -228,7 +228,7 @@ mod tests {
             let found = explain(sampled(stacks)).findings;
             found.iter().any(|finding| finding.code == "lock.kernel_spin")
         };
-        assert_eq!((with(60), with(20)), (true, false));
+        assert_eq!((with(60), with(40), with(20)), (true, true, false), "from a twentieth on");
     }
 
     #[test]

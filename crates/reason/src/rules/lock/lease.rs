@@ -157,6 +157,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_whose_holder_was_not_seen_is_less_sure() {
+        let mut facts = opener("LEASE", true);
+        for Fact { body, .. } in &mut facts {
+            if let Body::FileLock(lease) = body {
+                (lease.pid, lease.comm) = (0, String::new());
+            }
+        }
+        let (unseen, seen) = (explain(facts), explain(opener("LEASE", true)));
+        let finding = &unseen.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("lock.lease", None));
+        assert!(finding.confidence < seen.findings[0].confidence, "{}", finding.confidence);
+    }
+
+    #[test]
     fn a_flock_on_the_file_is_no_lease() {
         let report = explain(opener("FLOCK", true));
         assert!(report.findings.iter().all(|f| f.code != "lock.lease"));

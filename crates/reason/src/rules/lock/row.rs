@@ -488,20 +488,97 @@ mod tests {
 
     #[test]
     fn a_background_thread_waits_for_work() {
-        let [other, holding] = ends(300);
-        let background = ThreadRef { tid: 21, pid: 30, start_ns: 1, comm: "db".into() };
-        let mut facts = host();
-        let mut waits_for_work = waits(21, "db", "futex", None, Some(30));
-        if let Body::Wait(wait) = &mut waits_for_work.body {
-            wait.thread = background;
+        for syscall in ["futex", "semop"] {
+            assert!(!is_said_inside(TargetKind::Process, syscall, (21, 30)), "{syscall}");
+            // Of a command what its main thread waits for counts.
+            assert!(!is_said_inside(TargetKind::Command, syscall, (30, 21)), "{syscall}");
         }
+    }
+
+    /// Of server 30, which has two clients: one thread waits so until another, which serves one of them, has work for it.
+    fn is_said_inside(kind: TargetKind, syscall: &str, (waiting, serving): (u32, u32)) -> bool {
+        let ([other, holding], [third, accepted]) = (ends(300), ends(500));
+        let of_server = |tid| ThreadRef { tid, ..thread(30, "db") };
+        let mut facts = host();
         facts.extend([
             of_process(30, "db"),
             endpoint(40, "app", other),
             endpoint(30, "db", holding.clone()),
-            waits_for_work,
-            waits_for_its_client(holding),
+            endpoint(41, "app", third),
+            descriptor(30, 4, "db", accepted),
+            waits(waiting, "db", syscall, None, Some(serving)),
+            waits(serving, "db", "recvfrom", Some(holding), Some(40)),
         ]);
-        assert!(explain(facts).findings.iter().all(|finding| finding.code != "lock.row"));
+        for Fact { body, .. } in &mut facts {
+            match body {
+                Body::Target(target) => target.kind = kind,
+                Body::Wait(wait) => {
+                    wait.thread = of_server(wait.thread.tid);
+                    if let Some(wake) = wait.wake.as_mut().filter(|wake| wake.by.tid != 40) {
+                        wake.by = of_server(wake.by.tid);
+                    }
+                }
+                _ => {}
+            }
+        }
+        explain(facts).findings.iter().any(|finding| finding.code == "lock.row")
+    }
+
+    /// Server 20 has a thread for each session: 20 serves client 10 and waits by a futex until 22 lets go, which waits for the
+    /// next word of client 40 meanwhile. With the functions in which 20 waits.
+    fn of_one_process(frames: &[&str]) -> Vec<Finding> {
+        let [waiter, session] = ends(100);
+        let [other, holding] = ends(300);
+        let of_server = |tid| ThreadRef { tid, ..thread(20, "db") };
+        let with = |mut fact: Fact, change: &dyn Fn(&mut Wait)| {
+            if let Body::Wait(wait) = &mut fact.body {
+                change(wait);
+            }
+            fact
+        };
+        let mut facts = host();
+        facts.extend([
+            of_process(10, "psql"),
+            endpoint(10, "psql", waiter.clone()),
+            descriptor(20, 3, "db", session),
+            endpoint(40, "app", other),
+            descriptor(20, 4, "db", holding.clone()),
+            waits(10, "psql", "recvfrom", Some(waiter), Some(20)),
+            with(waits(20, "db", "futex", None, Some(20)), &|wait| {
+                wait.place.args = [0x7000, 128, 2, 0, 0, 0];
+                if let Some(wake) = &mut wait.wake {
+                    wake.by = of_server(22);
+                }
+            }),
+            with(waits(20, "db", "recvfrom", Some(holding), Some(40)), &|wait| {
+                wait.thread = of_server(22);
+            }),
+            blocked(40, "app", WaitState::Sleep, "nanosleep"),
+        ]);
+        let frame = |function: &&str| UserFrame {
+            function: (*function).into(),
+            module: "db".into(),
+            ..UserFrame::default()
+        };
+        let frames: Vec<UserFrame> = frames.iter().map(frame).collect();
+        if !frames.is_empty() {
+            let thread = thread(20, "db");
+            facts.push(fact(Body::UserStack(UserStack { thread, frames, ..UserStack::default() })));
+        }
+        explain(facts).findings
+    }
+
+    #[test]
+    fn a_session_that_is_a_thread_waits_for_a_row_by_a_word_of_memory() {
+        let found = of_one_process(&["pthread_cond_wait", "lock_wait", "row_search_mvcc"]);
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "lock.row"));
+        assert_eq!(found[0].title, "psql waits for a row lock inside db that app 40 holds");
+        assert_eq!(found[0].culprit.pid, Some(40), "a thread of the server is nobody to end");
+    }
+
+    #[test]
+    fn a_mutex_of_a_server_is_no_lock_of_a_session() {
+        let found = of_one_process(&[]);
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "lock.futex"));
     }
 }

@@ -282,6 +282,7 @@ mod tests {
     fn who_moves_pages_for_huge_ones_is_named_with_the_setting() {
         let found = found(MOVES, 400, 300, "madvise");
         assert_eq!(found[0].title, "app makes room for huge pages: free memory lies in pieces");
+        assert!(found[0].text.starts_with("50 % of its CPU time, 2 s in 5 s"), "{}", found[0].text);
         assert!(found[0].text.contains("2 GiB are free"), "{}", found[0].text);
         let undo = "echo madvise >/sys/kernel/mm/transparent_hugepage/defrag";
         assert_eq!(found[0].remedy[0].undo, undo);

@@ -322,6 +322,7 @@ mod tests {
     use crate::answer::explain;
     use crate::answer::report::Finding;
     use crate::facts::*;
+    use crate::rules::scenes::{at_place, reads_from};
 
     const MIB: u64 = 1 << 20;
     const END: Ns = 5_000_000_000;
@@ -430,5 +431,13 @@ mod tests {
     #[test]
     fn no_pause_and_few_dirty_pages_refute_it() {
         assert_eq!(found(0.1, MIB, [99, 1], vec![]), []);
+    }
+
+    #[test]
+    fn who_reads_from_that_disk_meanwhile_is_not_paused() {
+        let reader = at_place(8, "report", reads_from(dev(0)));
+        let found = found(4.8, 15 * MIB, [99, 1], vec![reader]);
+        let victims: Vec<u32> = found[0].victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [7]);
     }
 }

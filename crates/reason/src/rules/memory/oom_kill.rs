@@ -417,4 +417,46 @@ mod tests {
         assert_eq!(found[0].culprit.name, "/job");
         assert!(found[0].text.contains("job 20 had 40 MiB when it was killed"));
     }
+
+    #[test]
+    fn a_kill_in_a_group_that_met_its_limit_and_counts_none_is_said_all_the_same() {
+        let cgroups =
+            vec![Membership { controllers: vec!["memory".into()], path: "/job/inner".into() }];
+        let mut facts = limited("/job", 1);
+        facts.push(identity(Thread { thread: thread(20, "job"), cgroups, ..Thread::default() }));
+        facts.extend(killed(20, AT));
+        let found = found(facts);
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "memory.oom_kill"));
+        assert_eq!(found[0].title, "job 20 was killed for want of memory");
+    }
+
+    #[test]
+    fn kills_at_groups_are_parted_by_program_and_those_of_the_host_are_not() {
+        let titles = |constraint: &str, groups: [&str; 2]| {
+            let mut facts = Vec::new();
+            for (pid, (comm, group)) in (20..).zip(["job", "cache"].into_iter().zip(groups)) {
+                let at_ns = AT + u64::from(pid) * 1_000_000;
+                let mut one = killed(pid, at_ns);
+                for Fact { body, .. } in &mut one {
+                    match body {
+                        Body::OomKill(kill) => kill.victim.comm = comm.into(),
+                        Body::Fork(fork) => fork.child.comm = comm.into(),
+                        _ => {}
+                    }
+                }
+                facts.extend(one);
+                facts.push(printed(pid, at_ns, constraint, group));
+            }
+            let mut titles: Vec<String> = found(facts).into_iter().map(|it| it.title).collect();
+            titles.sort();
+            titles
+        };
+        let of_groups = [
+            "cache 21 was killed: cgroup /web/cache met its memory limit",
+            "job 20 was killed: cgroup /jobs/a met its memory limit",
+        ];
+        assert_eq!(titles("CONSTRAINT_MEMCG", ["/jobs/a", "/web/cache"]), of_groups);
+        let of_host = ["cache 21 and 1 more were killed: the host had no memory left"];
+        assert_eq!(titles("CONSTRAINT_NONE", ["", ""]), of_host);
+    }
 }

@@ -159,9 +159,20 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
+    use crate::rules::scenes::of_process;
 
     /// A program that may use these CPUs, and memory of these nodes, of a machine with a CPU in each of two.
     fn found(nodes: &[u32], allowed: &[u32], memory: &[u32], run: f64) -> Vec<Finding> {
+        of(facts(nodes, allowed, memory, run))
+    }
+
+    fn of(facts: Vec<Fact>) -> Vec<Finding> {
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "memory.remote_node");
+        found
+    }
+
+    fn facts(nodes: &[u32], allowed: &[u32], memory: &[u32], run: f64) -> Vec<Fact> {
         let mut facts = cpus([1.0, 0.1]);
         let node = |node: u32| {
             let distances = if node == 0 { vec![10, 21] } else { vec![21, 10] };
@@ -185,9 +196,7 @@ mod tests {
         let bodies = [Body::Host(host), Body::Thread(known), Body::Cgroup(group)];
         facts.extend(bodies.map(|body| Fact { at_ns: 0, body }));
         facts.push(time(10, "model", run, 0.0));
-        let mut found = explain(facts).findings;
-        found.retain(|finding| finding.code == "memory.remote_node");
-        found
+        facts
     }
 
     #[test]
@@ -216,5 +225,21 @@ mod tests {
     #[test]
     fn one_node_is_near_to_all() {
         assert_eq!(found(&[], &[0], &[], 4.9), []);
+    }
+
+    #[test]
+    fn where_nodes_could_not_be_read_nothing_is_said_to_be_far() {
+        assert_eq!(found(&[], &[0], &[1], 4.9), [], "of which node a CPU is");
+        assert_eq!(found(&[0, 1], &[0], &[], 4.9), [], "from where memory may come");
+    }
+
+    #[test]
+    fn a_look_at_another_process_has_nothing_to_say_of_it() {
+        let beside = |pid| {
+            let mut facts = facts(&[0, 1], &[0], &[1], 4.9);
+            facts.push(of_process(pid, "looked-at"));
+            of(facts).len()
+        };
+        assert_eq!((beside(10), beside(11)), (1, 0));
     }
 }

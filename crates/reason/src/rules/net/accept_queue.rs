@@ -549,4 +549,22 @@ mod tests {
         };
         assert_eq!((said(false), said(true)), (true, false));
     }
+
+    #[test]
+    fn the_overflow_of_another_listener_is_not_this_ones() {
+        let mut facts = listener(0, 12);
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        assert!(!says("net.accept_queue", facts));
+    }
+
+    #[test]
+    fn a_connection_that_drops_packets_while_a_queue_overflows_is_no_listener() {
+        let stands = inet("tcp", 301, "10.0.0.2:80", "10.0.0.9:5555", 1);
+        let mut facts = counters(&[("TcpExt.ListenOverflows", 3, 15)]);
+        for drops in [0, 9] {
+            let state = SocketState { drops, ..SocketState::default() };
+            facts.push(with_state(20, "server", stands.clone(), state));
+        }
+        assert!(!says("net.accept_queue", facts));
+    }
 }

@@ -253,4 +253,14 @@ mod tests {
     fn without_delayed_acknowledgements_it_is_not_said() {
         assert!(!codes(asks(0, 3)).contains(&"net.delayed_ack".to_string()));
     }
+
+    #[test]
+    fn who_waits_for_a_slow_peer_besides_is_not_held_back_by_an_acknowledgement() {
+        let mut facts = asks(0, 90);
+        let other = inet("tcp", 300, "10.0.0.1:40001", "10.0.0.3:80", 1);
+        facts.push(wait(11, "other", "recvfrom", other, 0, 48));
+        let found = findings(facts);
+        let held: Vec<_> = found.iter().filter(|it| it.code == "net.delayed_ack").collect();
+        assert_eq!((held.len(), held[0].victims.len(), held[0].victims[0].pid), (1, 1, 10));
+    }
 }

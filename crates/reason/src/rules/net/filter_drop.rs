@@ -388,4 +388,31 @@ mod tests {
         facts.push(fact(Body::Sysctl(sysctl)));
         assert_eq!(codes(facts), ["net.conntrack_full"]);
     }
+
+    #[test]
+    fn where_the_packet_was_dropped_is_said_as_far_as_it_is_known() {
+        let title = |mut facts: Vec<Fact>, change: fn(&mut PacketDrops)| {
+            for Fact { body, .. } in &mut facts {
+                if let Body::PacketDrops(drops) = body {
+                    change(drops);
+                }
+            }
+            findings(facts).into_iter().find(|it| it.code == CODE).expect("found").title
+        };
+        let connects = || connects(48, "10.0.0.1:40000");
+        let asks = || asks(TargetKind::Command, 10, "epoll_wait");
+        let (leaves, host) = ("do not leave this host", "its packets are dropped on this host");
+        assert!(title(connects(), |_| {}).contains(leaves));
+        let in_another = title(connects(), |drops| drops.netns = 2);
+        assert!(in_another.contains(host), "{in_another}");
+        let back = title(connects(), |drops| {
+            let flow = &mut drops.flows[0];
+            (flow.from, flow.to) = (flow.to, flow.from);
+        });
+        assert!(back.contains("what comes back is dropped on this host"), "{back}");
+        // Of a question by UDP the packet itself says whether it was made there.
+        assert!(title(asks(), |drops| drops.flows[0].socket_ino = 7).contains(leaves));
+        let came_in = title(asks(), |_| {});
+        assert!(came_in.contains(host), "{came_in}");
+    }
 }

@@ -325,22 +325,38 @@ mod tests {
 
     #[test]
     fn an_address_without_an_entry_is_meant_though_its_own_packet_was_not_kept() {
-        let hop = |state| {
+        let with = |state| {
             let mut facts = connects(7, "10.0.0.1:40001");
-            facts.push(fact(Body::NextHop(NextHop {
-                kind: String::new(),
-                netns: 1,
-                destination: "192.0.2.1".parse().expect("an address"),
-                gateway: None,
-                interface: "eth0".into(),
-                index: 2,
-                state,
-                updated_ns: 0,
-            })));
+            facts.push(hop("192.0.2.1", state));
             codes(facts)
         };
-        assert_eq!(hop(NUD_NONE), [CODE]);
-        assert_eq!(hop(2), ["net.slow_peer"], "it is reachable");
+        assert_eq!(with(NUD_NONE), [CODE]);
+        assert_eq!(with(2), ["net.slow_peer"], "it is reachable");
+    }
+
+    /// The entry of an address.
+    fn hop(destination: &str, state: u16) -> Fact {
+        fact(Body::NextHop(NextHop {
+            kind: String::new(),
+            netns: 1,
+            destination: destination.parse().expect("an address"),
+            gateway: None,
+            interface: "eth0".into(),
+            index: 2,
+            state,
+            updated_ns: 0,
+        }))
+    }
+
+    #[test]
+    fn one_whose_packet_was_dropped_and_one_whose_address_has_no_entry_wait_for_one_table() {
+        let mut facts = connects(7, "10.0.0.1:40000");
+        let other = inet("tcp", 101, "10.0.0.1:40002", "192.0.2.2:80", 2);
+        facts.push(wait(11, "wget", "connect", other, 0, 48));
+        facts.push(hop("192.0.2.2", NUD_NONE));
+        let found = findings(facts);
+        let victims: Vec<u32> = found[0].victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!((found[0].code.as_str(), victims), (CODE, vec![10, 11]));
     }
 
     #[test]

@@ -216,4 +216,41 @@ mod tests {
         let found = explain(refused("bind", 3, 28)).findings;
         assert_eq!(found[0].code, "process.retry");
     }
+
+    /// The connections to that address in another network namespace, or of another range.
+    fn beside(mut facts: Vec<Fact>, change: impl Fn(&mut PortUse)) -> Vec<Fact> {
+        let last = facts.last().cloned();
+        if let Some(Fact { body: Body::PortUse(mut used), .. }) = last {
+            change(&mut used);
+            facts.push(fact(Body::PortUse(used)));
+        }
+        facts
+    }
+
+    fn code(facts: Vec<Fact>) -> String {
+        explain(facts).findings.remove(0).code
+    }
+
+    #[test]
+    fn ended_connections_alone_can_take_all_ports() {
+        assert_eq!(code(refused("connect", 0, 31)), "net.ports_exhausted");
+    }
+
+    #[test]
+    fn of_two_namespaces_the_one_that_has_no_port_left_is_meant() {
+        let facts = beside(refused("connect", 3, 28), |used| {
+            (used.netns, used.open, used.time_wait) = (2, 10, 10);
+        });
+        let found = explain(facts).findings;
+        assert!(found[0].title.contains("31 of 31 are taken"), "{}", found[0].title);
+    }
+
+    #[test]
+    fn it_takes_nine_tenths_of_the_ports() {
+        let taken = |open| {
+            code(beside(refused("connect", 0, 0), |used| (used.reserved, used.open) = (2, open)))
+        };
+        assert_eq!(taken(27), "net.ports_exhausted", "of 30");
+        assert_eq!(taken(26), "process.retry");
+    }
 }

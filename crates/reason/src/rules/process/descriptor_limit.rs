@@ -122,6 +122,7 @@ mod tests {
     use crate::answer::report::Finding;
     use crate::facts::*;
     use crate::rules::scenes::*;
+    use crate::rules::wording::CulpritKind;
 
     const SECOND: Ns = 1_000_000_000;
     const EMFILE: i32 = 24;
@@ -150,6 +151,9 @@ mod tests {
             (&*own[0].code, &*own[0].object.name),
             ("process.descriptor_limit", "RLIMIT_NOFILE")
         );
+        let by = &own[0].culprit;
+        assert_eq!((by.kind, by.pid), (CulpritKind::Setting, Some(10)));
+        assert_eq!(by.setting.as_deref(), Some("RLIMIT_NOFILE"));
         assert_eq!(own[0].remedy[0].command, "prlimit --pid 10 --nofile=128:");
         let host = found(ENFILE, true);
         assert_eq!(host[0].culprit.setting.as_deref(), Some("fs.file-max"));

@@ -196,6 +196,7 @@ mod tests {
     use crate::answer::report::Report;
     use crate::facts::*;
     use crate::rules::scenes::*;
+    use crate::rules::wording::CulpritKind;
 
     const MS: Ns = 1_000_000;
 
@@ -265,6 +266,27 @@ mod tests {
         assert!(finding.text.contains("until SIGKILL ended it"), "{}", finding.text);
         let lost = report.answer.ends[0].seconds;
         assert!((3.4..3.6).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn of_several_that_ignore_it_the_program_is_named_and_none_of_them() {
+        let stop = || thread(10, "stop");
+        let service = |pid| ThreadRef { start_ns: 10, ..thread(pid, "service") };
+        let mut all = Vec::new();
+        for pid in [20, 21] {
+            all.extend([
+                at(1, Body::Fork(Fork { parent: stop(), child: service(pid), flags: 0 })),
+                asks(500, stop(), service(pid), true, pid),
+                waits(service(pid), (10, 4_000), "nanosleep", thread(0, "swapper")),
+                exit(4_000, service(pid), 9),
+            ]);
+        }
+        all.push(waits(stop(), (510, 4_000), "wait4", service(20)));
+        let report = command(4_500, all);
+        let finding = &report.findings[0];
+        assert_eq!(finding.title, "stop waits for 2 x service to end, which ignore SIGTERM");
+        let by = &finding.culprit;
+        assert_eq!((by.kind, &*by.name, by.pid), (CulpritKind::Process, "service", None));
     }
 
     #[test]

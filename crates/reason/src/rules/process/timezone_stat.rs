@@ -157,4 +157,55 @@ mod tests {
     fn stats_of_other_files_are_healthy() {
         assert!(explain(stamps("/srv/www/index.html")).findings.is_empty());
     }
+
+    fn says(facts: Vec<Fact>) -> bool {
+        explain(facts).findings.iter().any(|it| it.code == "process.timezone_stat")
+    }
+
+    #[test]
+    fn it_takes_a_tenth_of_the_samples_in_looking_up_paths() {
+        let with = |looks_up: u64| {
+            let stacks: &[(&[&str], u64)] =
+                &[(&["filename_lookup", "vfs_statx"], looks_up), (&[], 800 - looks_up)];
+            let mut facts = sampled(stacks);
+            facts.push(in_call("newfstatat", "/etc/localtime", 500, 0));
+            says(facts)
+        };
+        assert_eq!((with(80), with(79)), (true, false));
+    }
+
+    /// A command that works on eight CPUs for four seconds, and stamps in so many of its 6400 samples.
+    fn on_many_cpus(stamps: u64) -> Vec<Fact> {
+        let mut facts = sampled(&[(&["filename_lookup", "vfs_statx"], 800)]);
+        let process = thread(10, "app");
+        let samples = Samples { process, stack: 0, count: 5600, frequency_hz: 200 };
+        facts.push(fact(Body::Samples(samples)));
+        for tid in 11..18 {
+            facts.push(fact(Body::ThreadTime(ThreadTime {
+                thread: ThreadRef { tid, ..thread(10, "app") },
+                until_ns: LOOK_NS,
+                run_ns: 4_000_000_000,
+                sleep_ns: 1_000_000_000,
+                ..ThreadTime::default()
+            })));
+        }
+        facts.push(in_call("newfstatat", "/etc/localtime", stamps, 0));
+        facts.push(fact(Body::Target(Target {
+            kind: TargetKind::Command,
+            name: "app".into(),
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
+        facts
+    }
+
+    #[test]
+    fn stamps_are_a_small_part_of_what_many_cpus_do_though_one_would_be_busy_with_them() {
+        assert!(says(on_many_cpus(640)), "a tenth");
+        assert!(
+            !says(on_many_cpus(600)),
+            "more than half of one CPU, and less than a tenth of all"
+        );
+    }
 }

@@ -403,4 +403,17 @@ mod tests {
     fn a_quick_exec_is_nothing() {
         assert!(explain(spawner(2)).findings.is_empty());
     }
+
+    #[test]
+    fn what_the_parent_waits_for_besides_is_no_time_in_vfork() {
+        const MS: Ns = 1_000_000;
+        let mut facts = spawner(200);
+        for at in 0..10 {
+            facts.push(slept(10, "runner", (at * 500 + 201) * MS, (at * 500 + 499) * MS));
+        }
+        let report = explain(facts);
+        let finding = report.findings.iter().find(|it| it.code == "process.vfork_exec");
+        let finding = finding.expect("it loses two seconds to them");
+        assert!(finding.title.contains("10 times, 200 ms each"), "{}", finding.title);
+    }
 }
