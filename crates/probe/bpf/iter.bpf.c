@@ -274,6 +274,19 @@ static __always_inline struct sock *accepting_socket(struct sock *sk, __u16 prot
 	return first ? first : sk;
 }
 
+/* The address of this host that the first connection in a listener's queue has come to. The queue is not locked: what is read may be gone. */
+static __always_inline void read_first_waiting(struct wire_socket *state, struct sock *listener)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)listener;
+	struct sock *first = BPF_CORE_READ(connection, icsk_accept_queue.rskq_accept_head, sk);
+	__u8 remote[16];
+
+	if (!first)
+		return;
+	state->waiting_family = BPF_CORE_READ(first, __sk_common.skc_family);
+	read_addresses(first, state->waiting_family, state->waiting_at, remote);
+}
+
 static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)
 {
 	struct sock *sk = compat_followed(address, struct sock);
@@ -289,6 +302,8 @@ static __always_inline void read_socket_state(struct wire_socket *state, struct 
 	state->accept_limit = followed_field(accepting, sk_max_ack_backlog);
 	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
 		read_tcp_state(state, sk);
+	else if (state->accept_queue && (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP))
+		read_first_waiting(state, accepting_address);
 	state->jiffies = (__u32)bpf_jiffies64();
 }
 

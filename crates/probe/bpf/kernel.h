@@ -365,7 +365,14 @@ struct minmax_sample {
 struct minmax {
 	struct minmax_sample s[3];
 };
+struct request_sock {
+	struct sock *sk;
+};
+struct request_sock_queue {
+	struct request_sock *rskq_accept_head;
+};
 struct inet_connection_sock {
+	struct request_sock_queue icsk_accept_queue;
 	struct {
 		__u32 lrcvtime;
 	} icsk_ack;

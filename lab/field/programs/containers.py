@@ -19,8 +19,9 @@ class Podman:
         self.net = f"10.{s.random.randrange(60, 250)}.{s.random.randrange(250)}"
         self.gateway, self.network, self.containers = f"{self.net}.1", s.word(), []
         (s.dir / "networks").mkdir()
+        # Podman takes 50 characters of a folder for what runs, at most: beside the case's own, which is the run's.
         self.words = ["nsenter", f"--net=/run/netns/{self.inside}", tool("podman"), "--root", str(s.dir / "storage"), "--runroot",
-                      str(s.dir / "running"), "--network-config-dir", str(s.dir / "networks"), "--cgroup-manager", "cgroupfs"]
+                      str(s.dir.parent / f"r{s.random.randrange(10 ** 6)}"), "--network-config-dir", str(s.dir / "networks"), "--cgroup-manager", "cgroupfs"]
         s.undo.append(self.end)
         names = [] if dns else ["--disable-dns"]
         self.call("network", "create", *names, "--subnet", f"{self.net}.0/24", self.network)

@@ -3,8 +3,10 @@
 //!
 //! Must not judge: which of these says that a peer is slow is for the cases. Edit together: bpf/wire.h (`wire_socket`).
 
+use crate::decode::values::address;
 use crate::decode::wire::wire_socket;
 use holdup_reason::facts::{SocketState, TcpTurn};
+use std::net::IpAddr;
 
 /// The state of a socket; `hz` are the ticks a second in which TCP sums up what it waited for.
 pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
@@ -23,6 +25,7 @@ pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
         drops: record.drops,
         accept_queue: record.accept_queue,
         accept_limit: record.accept_limit,
+        waiting_at: waiting_at(record),
         rtt_us: record.rtt_us,
         rtt_us_min: record.rtt_us_min,
         congestion_window: record.congestion_window,
@@ -38,6 +41,11 @@ pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
         send_buffer_limited_us: chrono[2] * tick_us,
         turn: (record.has_turn != 0).then(|| turn(record, hz)),
     }
+}
+
+fn waiting_at(record: &wire_socket) -> Option<IpAddr> {
+    let family = u16::try_from(record.waiting_family).ok().filter(|family| *family != 0)?;
+    Some(address(family, &record.waiting_at, 0).ip())
 }
 
 fn turn(record: &wire_socket, hz: u32) -> TcpTurn {

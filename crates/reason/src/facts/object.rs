@@ -6,7 +6,7 @@
 
 use super::{Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A block or anonymous device number, as the kernel's internal dev_t splits: major, minor.
 #[derive(
@@ -185,6 +185,9 @@ pub struct SocketState {
     pub accept_queue: u32,
     /// See `accept_queue`.
     pub accept_limit: u32,
+    /// Of a listening socket, the address that the first connection in its queue has come to. Source: request_sock_queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_at: Option<IpAddr>,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
     /// Least round-trip time seen, microseconds.

@@ -181,8 +181,11 @@ impl<'a> Connections<'a> {
         let listens = |end: &&&Endpoint| match &end.object {
             ObjectRef::Inet(own) => {
                 let here = far.ip().is_loopback() || far.ip() == near.ip();
+                // In a namespace of its own, as a container's, an address is known by who has come to it.
+                let has_come = end.socket.as_ref().and_then(|it| it.waiting_at) == Some(far.ip());
                 own.local.ip() == far.ip()
                     || own.local.ip().is_unspecified() && here && own.netns == socket.netns
+                    || own.local.ip().is_unspecified() && has_come
                     || carrier == Some(end.process.pid)
             }
             _ => false,
@@ -286,6 +289,46 @@ mod tests {
             asleep,
         ];
         explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    /// Process 10 waits for an answer of 10.1.0.2:80; a process that sleeps listens at port 80 of another namespace, whose queue has a
+    /// connection that came to an address.
+    fn asks_into_a_namespace(has_come_to: &str) -> EndKind {
+        let inet = |ino, netns, local: &str, remote: &str, state| {
+            ObjectRef::Inet(InetRef {
+                ino,
+                netns,
+                protocol: "tcp".into(),
+                local: local.parse().expect("an address"),
+                remote: remote.parse().expect("an address"),
+                state,
+            })
+        };
+        let near = inet(100, 1, "10.1.0.1:40000", "10.1.0.2:80", 1);
+        let syscall = "recvfrom".to_string();
+        let object = Some(near.clone());
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let mut listener = endpoint(20, "server", inet(200, 2, "0.0.0.0:80", "0.0.0.0:0", 10));
+        if let Body::Endpoint(end) = &mut listener.body {
+            let waiting_at = has_come_to.parse().ok();
+            end.socket =
+                Some(SocketState { accept_queue: 1, waiting_at, ..SocketState::default() });
+        }
+        let ends = vec![
+            of_process(10, "client"),
+            endpoint(10, "client", near),
+            listener,
+            at_place(10, "client", place),
+            blocked(20, "server", WaitState::Sleep, "nanosleep"),
+        ];
+        explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    #[test]
+    fn who_listens_in_a_container_is_known_by_what_has_come_to_it() {
+        assert_eq!(asks_into_a_namespace("10.1.0.2"), EndKind::Sleep);
+        assert_eq!(asks_into_a_namespace("10.2.0.2"), EndKind::Remote, "another container");
+        assert_eq!(asks_into_a_namespace(""), EndKind::Remote, "nobody has come");
     }
 
     #[test]

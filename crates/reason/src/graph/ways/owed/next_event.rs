@@ -3,23 +3,27 @@
 //! Waits that only the clock ended are passed over. Must not: take who came with a question of his own for somebody who was waited for.
 
 use super::event_loop::ended_by_interrupt;
+use crate::facts::ThreadRef;
 use crate::graph::channels::far_end;
-use crate::graph::conversation::PAUSE_MAX;
+use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_ended_by_a_question;
-use crate::graph::wakers::{by_kernel_thread, waker};
+use crate::graph::wakers::{SAMPLES_APART, by_kernel_thread, waker};
 use crate::graph::ways::held::holder;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+
+/// Threads of a process that may have a loop next: a bound on the work. A runtime has one for each CPU, or a few more.
+const THREADS_LOOKED_AT: usize = 64;
 
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "next event",
     because: "it ended the first wait after this one that the clock alone did not end",
     of: FOR_EVENTS,
-    thresholds: &[&PAUSE_MAX],
+    thresholds: &[&PAUSE_MAX, &SAMPLES_APART],
     follow: |at| after_the_clock(at.index, at.wait),
 };
 
@@ -29,28 +33,61 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<Next> {
     if !ended_by_interrupt(wait) {
         return None;
     }
-    let mut until = wait.end_ns;
-    for other in index.waits.after(wait) {
+    let mut last = wait;
+    for _ in 0..WAITS_LOOKED_AT {
+        last = goes_on(index, last).or_else(|| handed_over(index, last))?;
+        if !passes_over(last) {
+            break;
+        }
+    }
+    // Who came with a question of his own was not waited for until then.
+    if passes_over(last) || is_ended_by_a_question(index, last) {
+        return None;
+    }
+    let holder = || holder(index, last).or_else(|| far_end(index, last));
+    let waker = waker(index, last).filter(|_| !by_kernel_thread(last));
+    waker.or_else(holder).map(Next::Thread)
+}
+
+/// Whether nobody else ended a wait: the clock did, another thread of the loop's own passed it on at once, or there was something
+/// already and the thread only gave way to others.
+fn passes_over(wait: &WaitSpan) -> bool {
+    let is_brief = wait.end_ns.saturating_sub(wait.begin_ns) < SAMPLES_APART.ns();
+    let by_itself = wait.wake.as_ref().is_none_or(|wake| wake.by.pid == wait.thread.pid);
+    ended_by_interrupt(wait) || by_itself && !wait.standing && is_brief
+}
+
+/// The next wait of a loop on its own thread, if that begins at once.
+fn goes_on<'a>(index: &Index<'a>, last: &WaitSpan) -> Option<&'a WaitSpan> {
+    let mut until = last.end_ns;
+    for other in index.waits.after(last) {
         if other.class == WaitClass::RunQueue {
             until = other.end_ns;
             continue;
         }
-        let goes_on = other.place.syscall == wait.place.syscall;
-        if other.begin_ns > until + PAUSE_MAX.ns() || !goes_on {
-            return None;
-        }
-        until = other.end_ns;
-        if !ended_by_interrupt(other) {
-            // Who came with a question of his own was not waited for until then.
-            if is_ended_by_a_question(index, other) {
-                return None;
-            }
-            let holder = || holder(index, other).or_else(|| far_end(index, other));
-            let waker = waker(index, other).filter(|_| !by_kernel_thread(other));
-            return waker.or_else(holder).map(Next::Thread);
-        }
+        let is_next = other.place.syscall == last.place.syscall
+            && other.begin_ns <= until.saturating_add(PAUSE_MAX.ns());
+        return is_next.then_some(other);
     }
     None
+}
+
+/// The next wait of a loop on another thread of its process: where one of several waits at the same epoll at a time (Go, tokio).
+fn handed_over<'a>(index: &Index<'a>, last: &WaitSpan) -> Option<&'a WaitSpan> {
+    if !last.place.syscall.starts_with("epoll_") {
+        return None;
+    }
+    let until = last.end_ns.saturating_add(PAUSE_MAX.ns());
+    let threads = index.families.threads_of(&[last.thread.pid]);
+    let next = |thread: &ThreadRef| {
+        let all = index.waits.of(thread);
+        let later = all[all.partition_point(|it| it.begin_ns < last.end_ns)..].iter();
+        let mut near = later.take_while(|it| it.begin_ns <= until);
+        near.find(|it| {
+            (&it.place.syscall, it.place.args[0]) == (&last.place.syscall, last.place.args[0])
+        })
+    };
+    threads.iter().take(THREADS_LOOKED_AT).filter_map(next).min_by_key(|it| it.begin_ns)
 }
 
 #[cfg(test)]
@@ -77,6 +114,31 @@ mod tests {
         let (thread, place) = (of_ten(10), place("select", NO_ARGS, None));
         let second = Wait { thread, begin_ns, end_ns: LOOK_NS, place, wake, ..Wait::default() };
         led(vec![first, Fact { at_ns: LOOK_NS, body: Body::Wait(second) }])
+    }
+
+    /// Thread 10 looks at the clock, and then 20 ends the next wait of thread 11 at this epoll.
+    fn next_on_another_thread(epoll: u64) -> (&'static str, Option<u32>) {
+        let place = |fd| place("epoll_pwait", [fd, 0, 128, 100, 0, 0], None);
+        let by_clock = WakeContext::HardInterrupt;
+        let first = ended(of_ten(10), place(4), ThreadRef::default(), by_clock);
+        let wake = Some(Wake {
+            at_ns: LOOK_NS,
+            context: WakeContext::Task,
+            by: thread(20, "job"),
+            ..Wake::default()
+        });
+        let (thread, begin_ns) = (of_ten(11), LOOK_NS - 999_000_000);
+        let place = place(epoll);
+        let second = Wait { thread, begin_ns, end_ns: LOOK_NS, place, wake, ..Wait::default() };
+        let known = Thread { thread: of_ten(11), ..Thread::default() };
+        let known = Fact { at_ns: 0, body: Body::Thread(known) };
+        led(vec![known, first, Fact { at_ns: LOOK_NS, body: Body::Wait(second) }])
+    }
+
+    #[test]
+    fn a_loop_that_goes_from_thread_to_thread_is_one() {
+        assert_eq!(next_on_another_thread(4), ("next event", Some(20)));
+        assert_eq!(next_on_another_thread(5), ("", None), "another loop");
     }
 
     #[test]
