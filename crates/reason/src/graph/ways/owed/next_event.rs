@@ -14,6 +14,7 @@ use crate::graph::ways::held::holder;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use std::cell::OnceCell;
 
 /// Threads of a process that may have a loop next: a bound on the work. A runtime has one for each CPU, or a few more.
 const THREADS_LOOKED_AT: usize = 64;
@@ -33,9 +34,11 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<Next> {
     if !ended_by_interrupt(wait) {
         return None;
     }
+    let known = OnceCell::new();
+    let threads = || known.get_or_init(|| index.families.threads_of(&[wait.thread.pid]));
     let mut last = wait;
     for _ in 0..WAITS_LOOKED_AT {
-        last = goes_on(index, last).or_else(|| handed_over(index, last))?;
+        last = goes_on(index, last).or_else(|| handed_over(index, last, threads()))?;
         if !passes_over(last) {
             break;
         }
@@ -73,12 +76,15 @@ fn goes_on<'a>(index: &Index<'a>, last: &WaitSpan) -> Option<&'a WaitSpan> {
 }
 
 /// The next wait of a loop on another thread of its process: where one of several waits at the same epoll at a time (Go, tokio).
-fn handed_over<'a>(index: &Index<'a>, last: &WaitSpan) -> Option<&'a WaitSpan> {
+fn handed_over<'a>(
+    index: &Index<'a>,
+    last: &WaitSpan,
+    threads: &[ThreadRef],
+) -> Option<&'a WaitSpan> {
     if !last.place.syscall.starts_with("epoll_") {
         return None;
     }
     let until = last.end_ns.saturating_add(PAUSE_MAX.ns());
-    let threads = index.families.threads_of(&[last.thread.pid]);
     let next = |thread: &ThreadRef| {
         let all = index.waits.of(thread);
         let later = all[all.partition_point(|it| it.begin_ns < last.end_ns)..].iter();
