@@ -274,17 +274,16 @@ static __always_inline struct sock *accepting_socket(struct sock *sk, __u16 prot
 	return first ? first : sk;
 }
 
-/* The address of this host that the first connection in a listener's queue has come to. The queue is not locked: what is read may be gone. */
+/* Where the first connection in a listener's queue has come to, and from where. The queue is not locked: what is read may be gone. */
 static __always_inline void read_first_waiting(struct wire_socket *state, struct sock *listener)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)listener;
 	struct sock *first = BPF_CORE_READ(connection, icsk_accept_queue.rskq_accept_head, sk);
-	__u8 remote[16];
 
 	if (!first)
 		return;
 	state->waiting_family = BPF_CORE_READ(first, __sk_common.skc_family);
-	read_addresses(first, state->waiting_family, state->waiting_at, remote);
+	read_addresses(first, state->waiting_family, state->waiting_at, state->waiting_from);
 }
 
 static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)

@@ -277,8 +277,9 @@ struct wire_socket {
 	__u16 keepalive;
 	__u64 first_tx_us;
 	__u64 delivered_us;
-	/* Of a listener: where the first in its queue has come to; family 0: nothing waits. */
+	/* Of a listener: where the first in its queue has come to, and from where; family 0: nothing waits. */
 	__u8 waiting_at[16];
+	__u8 waiting_from[16];
 	__u32 waiting_family;
 	__u32 waiting_unused;
 };

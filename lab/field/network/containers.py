@@ -1,7 +1,7 @@
 """Containers of podman's on a bridge: what holds up those who talk to them, beside the bridge, in another container, and by a
 published port.
 
-The truth is what was set; the proof is how long the command took, or a counter of the link or the rule.
+The truth is what was set; the proof is how long the command took, beside its healthy twin.
 """
 
 from harness.stage import tool

@@ -5,8 +5,7 @@
 
 use crate::decode::values::address;
 use crate::decode::wire::wire_socket;
-use holdup_reason::facts::{SocketState, TcpTurn};
-use std::net::IpAddr;
+use holdup_reason::facts::{SocketState, TcpTurn, Waiting};
 
 /// The state of a socket; `hz` are the ticks a second in which TCP sums up what it waited for.
 pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
@@ -25,7 +24,7 @@ pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
         drops: record.drops,
         accept_queue: record.accept_queue,
         accept_limit: record.accept_limit,
-        waiting_at: waiting_at(record),
+        waiting: waiting(record),
         rtt_us: record.rtt_us,
         rtt_us_min: record.rtt_us_min,
         congestion_window: record.congestion_window,
@@ -43,9 +42,10 @@ pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
     }
 }
 
-fn waiting_at(record: &wire_socket) -> Option<IpAddr> {
+fn waiting(record: &wire_socket) -> Option<Waiting> {
     let family = u16::try_from(record.waiting_family).ok().filter(|family| *family != 0)?;
-    Some(address(family, &record.waiting_at, 0).ip())
+    let ip = |bytes| address(family, bytes, 0).ip();
+    Some(Waiting { at: ip(&record.waiting_at), from: ip(&record.waiting_from) })
 }
 
 fn turn(record: &wire_socket, hz: u32) -> TcpTurn {

@@ -166,6 +166,15 @@ impl Endpoint {
     }
 }
 
+/// A connection that waits to be accepted. Source: struct request_sock_queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The listener's address that it came to.
+    pub at: IpAddr,
+    /// The address that it came from.
+    pub from: IpAddr,
+}
+
 /// A socket's queues and, for TCP, what held its sender back since the connection began.
 /// Source: struct sock and struct tcp_sock (`tcp_info` names the same values).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -185,9 +194,9 @@ pub struct SocketState {
     pub accept_queue: u32,
     /// See `accept_queue`.
     pub accept_limit: u32,
-    /// Of a listening socket, the address that the first connection in its queue has come to. Source: request_sock_queue.
+    /// The first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_at: Option<IpAddr>,
+    pub waiting: Option<Waiting>,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
     /// Least round-trip time seen, microseconds.

@@ -181,8 +181,10 @@ impl<'a> Connections<'a> {
         let listens = |end: &&&Endpoint| match &end.object {
             ObjectRef::Inet(own) => {
                 let here = far.ip().is_loopback() || far.ip() == near.ip();
-                // In a namespace of its own, as a container's, an address is known by who has come to it.
-                let has_come = end.socket.as_ref().and_then(|it| it.waiting_at) == Some(far.ip());
+                // In a namespace of its own, as a container's, an address is known by who has come to it. Another host, or
+                // another network of containers, may have the same: so it counts only if he came from where this one is.
+                let first = end.socket.as_ref().and_then(|it| it.waiting.as_ref());
+                let has_come = first.is_some_and(|it| (it.at, it.from) == (far.ip(), near.ip()));
                 own.local.ip() == far.ip()
                     || own.local.ip().is_unspecified() && here && own.netns == socket.netns
                     || own.local.ip().is_unspecified() && has_come
@@ -292,8 +294,8 @@ mod tests {
     }
 
     /// Process 10 waits for an answer of 10.1.0.2:80; a process that sleeps listens at port 80 of another namespace, whose queue has a
-    /// connection that came to an address.
-    fn asks_into_a_namespace(has_come_to: &str) -> EndKind {
+    /// connection that came to an address, from another.
+    fn asks_into_a_namespace(at: &str, from: &str) -> EndKind {
         let inet = |ino, netns, local: &str, remote: &str, state| {
             ObjectRef::Inet(InetRef {
                 ino,
@@ -310,9 +312,9 @@ mod tests {
         let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
         let mut listener = endpoint(20, "server", inet(200, 2, "0.0.0.0:80", "0.0.0.0:0", 10));
         if let Body::Endpoint(end) = &mut listener.body {
-            let waiting_at = has_come_to.parse().ok();
-            end.socket =
-                Some(SocketState { accept_queue: 1, waiting_at, ..SocketState::default() });
+            let ip = |text: &str| text.parse().expect("an address");
+            let waiting = Some(Waiting { at: ip(at), from: ip(from) });
+            end.socket = Some(SocketState { accept_queue: 1, waiting, ..SocketState::default() });
         }
         let ends = vec![
             of_process(10, "client"),
@@ -326,9 +328,9 @@ mod tests {
 
     #[test]
     fn who_listens_in_a_container_is_known_by_what_has_come_to_it() {
-        assert_eq!(asks_into_a_namespace("10.1.0.2"), EndKind::Sleep);
-        assert_eq!(asks_into_a_namespace("10.2.0.2"), EndKind::Remote, "another container");
-        assert_eq!(asks_into_a_namespace(""), EndKind::Remote, "nobody has come");
+        assert_eq!(asks_into_a_namespace("10.1.0.2", "10.1.0.1"), EndKind::Sleep);
+        assert_eq!(asks_into_a_namespace("10.2.0.2", "10.1.0.1"), EndKind::Remote, "another");
+        assert_eq!(asks_into_a_namespace("10.1.0.2", "10.1.0.9"), EndKind::Remote, "a like one");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next waits.
 //!
-//! Waits that only the clock ended are passed over. Must not: take who came with a question of his own for somebody who was waited for.
+//! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop.
+//! Must not: take who came with a question of his own for somebody who was waited for. Rejected: the next wait of the same thread alone (a
+//! runtime's next wait is often another thread's).
 
 use super::event_loop::ended_by_interrupt;
 use crate::facts::ThreadRef;
@@ -36,9 +38,11 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<Next> {
     }
     let known = OnceCell::new();
     let threads = || known.get_or_init(|| index.families.threads_of(&[wait.thread.pid]));
+    let is_epoll = wait.place.syscall.starts_with("epoll_");
     let mut last = wait;
     for _ in 0..WAITS_LOOKED_AT {
-        last = goes_on(index, last).or_else(|| handed_over(index, last, threads()))?;
+        let handed_over = || is_epoll.then(threads).and_then(|all| handed_over(index, last, all));
+        last = goes_on(index, last).or_else(handed_over)?;
         if !passes_over(last) {
             break;
         }
@@ -81,9 +85,6 @@ fn handed_over<'a>(
     last: &WaitSpan,
     threads: &[ThreadRef],
 ) -> Option<&'a WaitSpan> {
-    if !last.place.syscall.starts_with("epoll_") {
-        return None;
-    }
     let until = last.end_ns.saturating_add(PAUSE_MAX.ns());
     let next = |thread: &ThreadRef| {
         let all = index.waits.of(thread);
