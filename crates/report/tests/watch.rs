@@ -73,10 +73,11 @@ fn watch(folder: &Path, said: &str, notify: &Path) -> Running {
     let (state, config) = (folder.join("state"), folder.join("holdup.toml"));
     let at = |name: &str| folder.join(name).display().to_string();
     let (log, figures, hooked) = (at("log"), at("holdup.prom"), at("hooked"));
-    let outputs = format!(
-        "hook = [\"/usr/bin/tee\", \"-a\", \"{hooked}\"]\n[syslog]\nto = \"unix:{log}\"\n[metrics]\ntextfile = \"{figures}\"\n"
+    // It writes however full the disk is that this test runs on.
+    let settings = format!(
+        "hook = [\"/usr/bin/tee\", \"-a\", \"{hooked}\"]\n[ring]\nfree_percent = 0\n[syslog]\nto = \"unix:{log}\"\n[metrics]\ntextfile = \"{figures}\"\n"
     );
-    std::fs::write(&config, outputs).unwrap();
+    std::fs::write(&config, settings).unwrap();
     let mut command = holdup();
     command.args(["watch", "--window", "1s", "--state"]).arg(state).stdout(file);
     command.arg("--config").arg(config);
@@ -137,7 +138,8 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
     if has_events {
         until_said(folder, "first", "BEGAN");
         // Written by a thread of its own.
-        until("it is written", || lines(&state).iter().any(is_ours));
+        let is_written = is_within(PATIENCE, || lines(&state).iter().any(is_ours));
+        assert!(is_written, "no line of it in the state; said: {}", said(folder, "first"));
         until("the log has it", || log.lock().unwrap().contains(LOCK));
         until("the hook has it", || {
             let hooked = said(folder, "hooked");

@@ -461,8 +461,10 @@ mod tests {
         Line::of(sequence, &event, report.host, None)
     }
 
+    /// However full the disk is that the tests run on.
     fn settings(folder: &Path) -> Settings {
-        Settings { state: folder.join("state"), ..Settings::default() }
+        let ring = RingSettings { free_percent: 0, ..RingSettings::default() };
+        Settings { state: folder.join("state"), ring, ..Settings::default() }
     }
 
     #[test]
@@ -494,7 +496,7 @@ mod tests {
         store.window(entry.clone(), Arc::from(&b"abc"[..]));
         store.line(&line(1, Happened::Began));
         store.state(&State { sequence: 1, ..State::default() });
-        assert!(store.failure().is_none());
+        assert_eq!(store.failure(), None);
         assert!(store.close());
         assert_eq!(ring::list(&settings.state).expect("listed"), std::slice::from_ref(&entry));
         let recording = settings.state.join(ring::FOLDER).join(&entry.file);
