@@ -245,8 +245,10 @@ struct fs_struct {
 };
 struct rlimit {
 	unsigned long rlim_cur;
+	unsigned long rlim_max;
 };
 struct signal_struct {
+	unsigned int flags;
 	struct rlimit rlim[16];
 };
 

@@ -389,6 +389,7 @@ static __always_inline void read_process_limit(struct wire_denied *record, struc
 	}
 	record->limit_kind = WIRE_LIMIT_NPROC;
 	record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
+	record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_max);
 }
 
 /*
@@ -482,6 +483,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 	case REFUSED_SIZE:
 		record->limit_kind = WIRE_LIMIT_FSIZE;
 		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_FSIZE].rlim_cur);
+		record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_FSIZE].rlim_max);
 		break;
 	case REFUSED_PROCESS:
 		read_process_limit(record, task);
@@ -489,6 +491,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 	case REFUSED_DESCRIPTOR:
 		record->limit_kind = WIRE_LIMIT_NOFILE;
 		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
+		record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_max);
 		break;
 	case REFUSED_CONNECTION:
 	case REFUSED_ADDRESS:

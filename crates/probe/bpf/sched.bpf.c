@@ -448,6 +448,9 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 #define SIGNALS_SENT (0x1fULL << 18 | 1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 30 | 1ULL << 37)
 /* include/trace/events/signal.h */
 #define SIGNAL_IGNORED 1
+/* SIGNAL_GROUP_EXIT and, until 5.16, SIGNAL_GROUP_COREDUMP (include/linux/sched/signal.h): it is about to be gone, and nothing that is
+ * sent to it counts. */
+#define SIGNAL_DYING (0x4 | 0x8)
 
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task,
@@ -463,7 +466,8 @@ int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct ta
 	fill_ref(&record.from, compat_current());
 	fill_ref(&record.to, task);
 	record.signal = signal;
-	record.ignored = result == SIGNAL_IGNORED;
+	record.ignored = result == SIGNAL_IGNORED &&
+			 !(BPF_CORE_READ(task, signal, flags) & SIGNAL_DYING);
 	record.inner_pid = innermost_pid(task->group_leader);
 	send(&record, sizeof(record));
 	return 0;

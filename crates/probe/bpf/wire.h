@@ -359,6 +359,7 @@ struct wire_denied {
 	__u64 capabilities; /* effective */
 	__u64 unreported; /* refusals of this thread since the last one that was reported */
 	__u64 limit;
+	__u64 hard; /* of a RLIMIT_*, as limit is its soft one */
 	__u64 used; /* 0: not known */
 	__u64 limit_cgroup_id;
 	__u32 limit_kind;

@@ -73,6 +73,10 @@ def podman_published(s):
     s.wait(lambda: f":{outside}" in podman.s.sh(" ".join([*podman.client, "ss", "-tn"])), "a client")
     client = s.wait(lambda: s.sh(f"pgrep -n -P {hangs.pid} || pgrep -n -f 'curl -s -m 4 {url}'").split(), "the client")
     yield pid(int(client[-1]), truth, "asked", secs=1.5, standing=True)
+    podman.call("pause", name)
+    frozen = Truth(end=("person",), who=(server, "python3", name), code=("process.frozen",))
+    yield pid(s.waiting([*podman.client, "curl", "-s", f"{url}/now"]), frozen, "paused", secs=4)
+    podman.call("unpause", name)
 
 
 @case("podman-narrow")

@@ -112,8 +112,8 @@ fn limit(record: &wire_denied) -> Option<DeniedLimit> {
         wire_limit::WIRE_LIMIT_FSIZE => LimitKind::FileSize,
         _ => return None,
     };
-    let (limit, used, cgroup_id) = (record.limit, record.used, record.limit_cgroup_id);
-    Some(DeniedLimit { kind, limit, used, cgroup_id })
+    let (limit, hard, used) = (record.limit, record.hard, record.used);
+    Some(DeniedLimit { kind, limit, hard, used, cgroup_id: record.limit_cgroup_id })
 }
 
 #[cfg(test)]

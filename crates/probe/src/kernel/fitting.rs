@@ -58,7 +58,7 @@ pub(super) fn fit(
 const WORDS: usize = 8;
 /// What ends a packet in the ordinary course of things: it arrived, its connection or program ended, it came twice, or it was
 /// for another host. Of TCP only what its state machine does to packets that it has understood.
-const ORDINARY: [&str; 30] = [
+const ORDINARY: [&str; 32] = [
     "NOT_DROPPED_YET",
     "CONSUMED",
     "SOCKET_CLOSE",
@@ -89,6 +89,9 @@ const ORDINARY: [&str; 30] = [
     "QUEUE_PURGE",
     "DUP_FRAG",
     "UNHANDLED_PROTO",
+    // Copies of what is flooded: a tap's filter of addresses, and a tunnel's own frames that come back.
+    "TAP_TXFILTER",
+    "LOCAL_MAC",
 ];
 
 /// A bit for each reason that is not counted.

@@ -52,6 +52,7 @@ const COUNTERS: &[Counter] = &[
     Counter { controller: "", file: "cpu.stat", read: cpu_stat_v2 },
     Counter { controller: "", file: "memory.current", read: memory_usage },
     Counter { controller: "", file: "memory.events", read: memory_events },
+    Counter { controller: "", file: "memory.events.local", read: memory_events_local },
     Counter { controller: "", file: "memory.stat", read: memory_stat_v2 },
     Counter { controller: "", file: "io.stat", read: io_stat },
     Counter { controller: "", file: "pids.events", read: pids_events },
@@ -166,6 +167,13 @@ fn memory_events(bytes: &[u8], sample: &mut CgroupSample) {
     sample.memory_limit_hits = text::keyed(bytes, "max");
     sample.memory_high_hits = text::keyed(bytes, "high");
     sample.oom_kills = text::keyed(bytes, "oom_kill");
+}
+
+/// Of the group alone, and not of those below it as well: whose limit it was.
+fn memory_events_local(bytes: &[u8], sample: &mut CgroupSample) {
+    sample.memory_limit_hits = text::keyed(bytes, "max");
+    sample.memory_high_hits = text::keyed(bytes, "high");
+    sample.memory_ooms = text::keyed(bytes, "oom");
 }
 
 fn pids_events(bytes: &[u8], sample: &mut CgroupSample) {

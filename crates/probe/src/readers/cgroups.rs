@@ -249,7 +249,11 @@ fn settings_v1(controller: &str, folder: &Path, cgroup: &mut Cgroup) {
             let list = text("cpuset.effective_cpus").or_else(|| text("cpuset.cpus"));
             cgroup.cpus_allowed = list.map(|l| text::cpu_list(&l)).filter(|l| !l.is_empty());
         }
-        "memory" => cgroup.memory_limit_bytes = number("memory.limit_in_bytes").filter(is_set),
+        "memory" => {
+            cgroup.memory_limit_bytes = number("memory.limit_in_bytes").filter(is_set);
+            let both = number("memory.memsw.limit_in_bytes").filter(is_set);
+            cgroup.memory_and_swap_limit_bytes = both;
+        }
         "blkio" => {
             for (kind, file) in THROTTLES {
                 let Ok(bytes) = text::read(&folder.join(file)) else { continue };

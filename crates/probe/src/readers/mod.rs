@@ -120,6 +120,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<next_hops::NextHops>, Turn::Ways),
     (open::<drop_causes::DropCauses>, Turn::Ways),
     (open::<netlink::reverse_paths::ReversePaths>, Turn::Ways),
+    (open::<netlink::conntrack::Translations>, Turn::Ways),
     (open::<ports::Ports>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
@@ -130,6 +131,9 @@ pub const READERS: &[(Open, Turn)] = &[
 #[doc(hidden)]
 pub const NETLINK_PARSERS: &[fn(&[u8])] = &[
     |message| drop(netlink::addresses::address_of(message)),
+    |message| {
+        let _ = netlink::conntrack::tracked(message);
+    },
     |message| drop(netlink::filters::filter(message)),
     |message| drop(netlink::links::link(message)),
     |message| {

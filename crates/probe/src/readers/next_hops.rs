@@ -14,7 +14,7 @@ use super::look::Look;
 use super::netlink::links::links;
 use super::netlink::neighbours::{neighbour, neighbour_request};
 use super::netlink::routes::{route, route_request};
-use super::netlink::{Place, ask};
+use super::netlink::{Place, ask, is_no_answer};
 use super::reader::{Opening, Reader};
 use super::waited::Destination;
 use crate::SourceError;
@@ -107,17 +107,8 @@ fn next_hop(
 
 /// That there is no route, no neighbour, or no such question on this kernel (before 5.0), is an answer.
 fn known<T>(answer: io::Result<Option<T>>) -> io::Result<Option<T>> {
-    const NONE: [i32; 7] = [
-        libc::ENOENT,
-        libc::ESRCH,
-        libc::ENETUNREACH,
-        libc::EHOSTUNREACH,
-        libc::EINVAL,
-        libc::EOPNOTSUPP,
-        libc::EACCES,
-    ];
     match answer {
-        Err(error) if error.raw_os_error().is_some_and(|code| NONE.contains(&code)) => Ok(None),
+        Err(error) if is_no_answer(&error) => Ok(None),
         answer => answer,
     }
 }

@@ -16,6 +16,8 @@ pub struct Waited {
     pub objects: HashSet<u64>,
     /// Who polled a descriptor, by process and descriptor.
     pub polled: BTreeMap<(u32, u32), ThreadRef>,
+    /// Connections, by inode: they may be closed as the look ends.
+    pub connections: BTreeMap<u64, InetRef>,
     /// Addresses of which no answer comes.
     pub unanswered: Unanswered,
     /// Interfaces on whose way somebody waits.
@@ -29,8 +31,17 @@ impl Waited {
     pub fn add(&mut self, object: Option<&ObjectRef>) {
         self.objects.extend(object.into_iter().flat_map(inodes));
         self.unanswered.see(object);
+        if let Some(ObjectRef::Inet(socket)) = object
+            && socket.remote.port() != 0
+            && self.connections.len() < CONNECTIONS_MAX
+        {
+            self.connections.entry(socket.ino).or_insert_with(|| socket.clone());
+        }
     }
 }
+
+/// Connections that are remembered: of a server with more nobody asks about each.
+const CONNECTIONS_MAX: usize = 1_000;
 
 /// Interfaces that are asked about.
 const INTERFACES_MAX: usize = 16;

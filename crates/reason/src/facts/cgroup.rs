@@ -35,6 +35,9 @@ pub struct Cgroup {
     /// Of swap, of a group with a memory limit, bytes (memory.swap.max of v2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_limit_bytes: Option<u64>,
+    /// Of memory and swap together, bytes (memory.memsw.limit_in_bytes of v1, where the kernel counts swap).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_and_swap_limit_bytes: Option<u64>,
     /// memory.high of v2, bytes.
     pub memory_high_bytes: Option<u64>,
     /// I/O limits per device.
@@ -78,12 +81,14 @@ pub struct CgroupSample {
     pub cpu_throttled_ns: Option<u64>,
     /// Memory in use, bytes.
     pub memory_bytes: Option<u64>,
-    /// Times the limit was hit (v1 memory.failcnt, v2 memory.events max).
+    /// Times the limit was hit (v1 memory.failcnt, v2 memory.events.local max).
     pub memory_limit_hits: Option<u64>,
     /// Times memory.high was exceeded.
     pub memory_high_hits: Option<u64>,
-    /// Processes killed for want of memory in the group.
+    /// Processes killed for want of memory in the group; of cgroup v2 those of the groups below it count, whose limit it may have been.
     pub oom_kills: Option<u64>,
+    /// Times that this group's own limit left no way but a kill (v2 memory.events.local oom).
+    pub memory_ooms: Option<u64>,
     /// Page cache, anonymous and shared memory in bytes.
     pub memory_file_bytes: Option<u64>,
     /// See `memory_file_bytes`.

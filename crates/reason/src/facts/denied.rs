@@ -76,6 +76,9 @@ pub struct DeniedLimit {
     pub kind: LimitKind,
     /// How many there may be.
     pub limit: u64,
+    /// Of a RLIMIT_* the hard limit, up to which it may be raised; 0 if it was not read.
+    #[serde(default)]
+    pub hard: u64,
     /// How many there were; 0 if it was not read.
     #[serde(default)]
     pub used: u64,

@@ -213,6 +213,8 @@ pub enum Body {
     NetCounters(NetCounters),
     /// The next hop to an address that does not answer.
     NextHop(NextHop),
+    /// A connection's addresses at both of its ends, where they are translated between.
+    Translation(Translation),
     /// What sysctls of the networking say.
     Sysctl(Sysctl),
     /// How much is used of something that can be used up.

@@ -34,6 +34,12 @@ pub struct Link {
     /// Index of the bridge, bond or other interface that it is a port of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<u32>,
+    /// Of a veth, the index of its other end, in whichever namespace that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<u32>,
+    /// It has a carrier: a cable, or another end, that is up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<bool>,
     /// Of a tunnel of VXLAN, its ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vxlan: Option<Vxlan>,
@@ -91,6 +97,9 @@ pub struct QdiscSample {
     pub assured_rate_bytes: Option<u64>,
     /// Size of the token bucket, bytes (tbf burst, htb cburst).
     pub burst_bytes: Option<u64>,
+    /// What else `tc class change` would forget of a class of htb unless it is named again, in its words: `burst 1600b prio 5`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub class_words: String,
     /// Configured limit in bytes or packets as the kind counts it.
     pub limit: Option<u64>,
     /// What netem is set to do to packets.
@@ -506,6 +515,25 @@ pub struct NetCounters {
     pub netns: u32,
     /// Counter by its name, prefixed by its table: `TcpExt.ListenOverflows`, `softnet.dropped`.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// A connection that somebody waits on and whose addresses are translated on this host, on its way (NAT): what each of its ends calls
+/// itself and the other. Source: ctnetlink IPCTNL_MSG_CT_GET, of that one connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Translation {
+    /// Inode of the network namespace that translates.
+    pub netns: u32,
+    /// The end that is waited on.
+    pub local: SocketAddr,
+    /// The other, as that one has it.
+    pub remote: SocketAddr,
+    /// The other end, as it has itself.
+    pub far_local: SocketAddr,
+    /// The end that is waited on, as the other has it.
+    pub far_remote: SocketAddr,
+    /// Inode of the network namespace of this host that has the other end's address; none if none has it, or several.
+    #[serde(default)]
+    pub far_netns: Option<u32>,
 }
 
 /// The next hop to an address that somebody sends to without an answer, and what the neighbour table says of it. Sources:

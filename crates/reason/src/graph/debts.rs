@@ -141,7 +141,10 @@ impl Debts {
             let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
             let accepted = accepted(socket);
             if accepted {
-                debts.add_heard(endpoint.process.pid, socket, (*at_ns, state, turn));
+                debts.add_heard(
+                    (endpoint.process.pid, model.called.translations.other_end(socket)),
+                    (*at_ns, state, turn),
+                );
             }
             let spoke = only_speaker(state, turn, accepted);
             let spoke = spoke.unwrap_or_else(|| spoke_last(turn, far(socket)));
@@ -216,7 +219,10 @@ impl Debts {
             let Some((state, turn)) = talked(endpoint) else { continue };
             let is_accepted = accepted(socket);
             if is_accepted {
-                self.add_heard(endpoint.process.pid, socket, (*at_ns, state, turn));
+                self.add_heard(
+                    (endpoint.process.pid, model.called.translations.other_end(socket)),
+                    (*at_ns, state, turn),
+                );
             }
             if is_accepted || spoke(state, turn) != Spoke::Me {
                 continue;
@@ -278,13 +284,12 @@ impl Debts {
 
     fn add_heard(
         &mut self,
-        pid: u32,
-        socket: &InetRef,
+        (pid, pair): (u32, (SocketAddr, SocketAddr)),
         (read_ns, state, turn): (Ns, &SocketState, &TcpTurn),
     ) {
         if state.received_bytes > 0 {
             let came_ns = ago(read_ns, turn.received_jiffies, turn);
-            let heard = Heard { pair: (socket.remote, socket.local), read_ns, came_ns };
+            let heard = Heard { pair, read_ns, came_ns };
             self.heard.entry(pid).or_default().push(heard);
         }
     }

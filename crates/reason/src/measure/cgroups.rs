@@ -11,6 +11,7 @@ pub fn change(model: &Model, group: &Cgroup) -> Option<(CgroupSample, CgroupSamp
     let zero = || CgroupSample {
         memory_limit_hits: Some(0),
         oom_kills: Some(0),
+        memory_ooms: Some(0),
         processes_refused: Some(0),
         ..CgroupSample::default()
     };

@@ -34,6 +34,11 @@ impl Quota<'_> {
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us.max(1) as f64
     }
+
+    /// What one thread can have stood out of quota, at most: the rest of its waiting is for a CPU.
+    fn out_of_quota_ns_max(&self) -> Ns {
+        self.throttled_periods.saturating_mul(self.period_us).saturating_mul(1_000)
+    }
 }
 
 /// Every group that ran out of its quota in the window.
@@ -87,10 +92,10 @@ pub fn out_of_quota_ns(model: &Model, quotas: &[Quota<'_>], time: &ThreadTime) -
     let throttled = quotas
         .iter()
         .filter(|quota| membership::belongs(identity, quota.group, &["cpu"]))
-        .map(|quota| quota.throttled_ns)
+        .map(|quota| (quota.throttled_ns, quota.out_of_quota_ns_max()))
         .max();
     match throttled {
-        Some(ns) if ns * 2 >= time.runnable_ns => time.runnable_ns,
+        Some((ns, most)) if ns * 2 >= time.runnable_ns => time.runnable_ns.min(most),
         _ => 0,
     }
 }

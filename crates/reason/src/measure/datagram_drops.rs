@@ -25,6 +25,8 @@ pub struct Dropping<'a> {
     pub dropped: f64,
     /// Read from UDP sockets of its namespace, a second.
     pub read: f64,
+    /// Its process was on a CPU, and may be who has read them.
+    pub has_run: bool,
     /// Dropped for want of room in its namespace, a second.
     pub counted: f64,
     /// Processes of this host that wait for its answers, and for how many seconds.
@@ -63,6 +65,7 @@ pub fn datagram_drops<'a>(
             state,
             dropped: change.drops as f64 / seconds,
             read: rate("InDatagrams"),
+            has_run: has_run(model, endpoint.process.pid),
             counted: rate("RcvbufErrors"),
             waiting,
             senders,
@@ -79,7 +82,7 @@ fn waiting(
     let mut waiting = BTreeMap::new();
     for wait in timelines.waits().filter(|wait| wait.class == WaitClass::SocketRead) {
         if let Some(ObjectRef::Inet(socket)) = &wait.place.object
-            && leads_to(socket, server)
+            && leads_to(model, socket, server)
         {
             let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
             let of = waiting.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0));
@@ -89,25 +92,27 @@ fn waiting(
     waiting
 }
 
+/// Whether a process was on a CPU, as far as that is known.
+fn has_run(model: &Model, pid: u32) -> bool {
+    let mut times = model.threads.times.iter().filter(|time| time.thread.pid == pid).peekable();
+    times.peek().is_none() || times.any(|time| time.run_ns > 0)
+}
+
 fn senders<'a>(
     model: &'a Model,
     server: &InetRef,
     waiting: &BTreeMap<u32, (ThreadRef, f64)>,
     own: &ThreadRef,
 ) -> Vec<&'a ThreadRef> {
-    // A socket may stand connected for days: whoever has not been on a CPU has sent nothing.
-    let ran = |pid: u32| {
-        let mut times = model.threads.times.iter().filter(|time| time.thread.pid == pid).peekable();
-        times.peek().is_none() || times.any(|time| time.run_ns > 0)
-    };
     let mut senders: BTreeMap<u32, &ThreadRef> = BTreeMap::new();
     for endpoint in &model.held.endpoints {
         let pid = endpoint.process.pid;
         if let ObjectRef::Inet(socket) = &endpoint.object
-            && leads_to(socket, server)
+            && leads_to(model, socket, server)
             && !waiting.contains_key(&pid)
             && pid != own.pid
-            && ran(pid)
+            // A socket may stand connected for days: whoever has not been on a CPU has sent nothing.
+            && has_run(model, pid)
         {
             senders.insert(pid, &endpoint.process);
         }

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Interrupts {
     /// Of the window, hard and soft ones, 0 to 1.
     pub share: f64,
+    /// The part of it that soft ones take.
+    pub soft_share: f64,
     /// Soft ones a second by kind, most first.
     pub kinds: Vec<(String, f64)>,
 }
@@ -23,11 +25,13 @@ pub fn interrupts(model: &Model) -> BTreeMap<u32, Interrupts> {
     for (cpu, series) in &model.cpu.times {
         let (Some((_, first)), Some((_, last))) = (series.first(), series.last()) else { continue };
         let taken = |sample: &CpuSample| -> Ns { sample.irq_ns + sample.softirq_ns };
-        let share = taken(last).saturating_sub(taken(first)) as f64 / 1e9 / seconds;
+        let of = |from: Ns, to: Ns| (to.saturating_sub(from) as f64 / 1e9 / seconds).min(1.0);
+        let share = of(taken(first), taken(last));
+        let soft_share = of(first.softirq_ns, last.softirq_ns);
         let counted =
             model.cpu.softirqs.get(cpu).and_then(|series| Some((series.first()?, series.last()?)));
         let kinds = counted.map_or_else(Vec::new, |(first, last)| kinds(first, last, seconds));
-        all.insert(*cpu, Interrupts { share: share.min(1.0), kinds });
+        all.insert(*cpu, Interrupts { share, soft_share, kinds });
     }
     all
 }

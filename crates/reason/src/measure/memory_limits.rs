@@ -70,7 +70,10 @@ pub fn limited<'a>(
             Some(_) => kill.is_at_limit_of(model, ancestry, group),
             None => kill.cgroup_id != 0 && kill.cgroup_id == group.id,
         });
-        let kills = delta(|sample| sample.oom_kills).max(seen.count() as u64);
+        // Of cgroup v2 a kill counts for the groups above as well, whose limit it was not.
+        let is_its = last.memory_ooms.is_none() || delta(|sample| sample.memory_ooms) > 0;
+        let counted = if is_its { delta(|sample| sample.oom_kills) } else { 0 };
+        let kills = counted.max(seen.count() as u64);
         let v2 = group.controllers.is_empty();
         let (limit_bytes, hits, file) = match (group.memory_limit_bytes, group.memory_high_bytes) {
             (Some(limit), _) if hits > 0 || kills > 0 => {

@@ -7,7 +7,7 @@
 use super::ancestry::Ancestry;
 use super::cgroups::change;
 use super::memory_members::is_member;
-use crate::facts::{Cgroup, Ns, OomReport, ThreadRef};
+use crate::facts::{Cgroup, CgroupSample, Ns, OomReport, ThreadRef};
 use crate::model::Model;
 use std::collections::BTreeSet;
 
@@ -92,12 +92,16 @@ fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m
     const SIGKILL: i32 = 9;
     let (at_ns, end) = model.look.command_end.as_ref().filter(|(_, end)| end.signal == SIGKILL)?;
     let victim = model.threads.thread_ref(end.pid);
-    let has_killed = |group: &&Cgroup| {
-        let ends =
-            change(model, group).and_then(|(first, last)| first.oom_kills.zip(last.oom_kills));
-        ends.is_some_and(|(first, last)| last > first) && is_member(model, ancestry, &victim, group)
+    let counts = |group: &Cgroup, of: fn(&CgroupSample) -> Option<u64>| {
+        let ends = change(model, group).and_then(|(first, last)| of(&first).zip(of(&last)));
+        ends.is_some_and(|(first, last)| last > first)
     };
-    let group = model.containers.cgroups.iter().find(has_killed)?;
+    let has_killed = |group: &&Cgroup| {
+        counts(group, |it| it.oom_kills) && is_member(model, ancestry, &victim, group)
+    };
+    // Of cgroup v2 the groups above count it too: whose limit it was, or else the nearest.
+    let near = |group: &&Cgroup| (counts(group, |it| it.memory_ooms), group.path.len());
+    let group = model.containers.cgroups.iter().filter(has_killed).max_by_key(near)?;
     Some(Killed {
         at_ns: *at_ns,
         victim,

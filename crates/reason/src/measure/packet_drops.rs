@@ -47,8 +47,12 @@ pub fn reason(drops: &PacketDrops) -> &str {
 /// What a socket sent, or was to have, and was dropped for a reason.
 pub fn of_socket<'m>(model: &'m Model, reason: &str, socket: &InetRef) -> Vec<Dropped<'m>> {
     let is_tcp = socket.is_tcp();
-    let (local, remote) = (canonical(socket.local), canonical(socket.remote));
-    let is_connected = remote.port() != 0;
+    let is_connected = socket.remote.port() != 0;
+    let ways = model
+        .called
+        .translations
+        .ways(socket)
+        .map(|(own, other)| (canonical(own), canonical(other)));
     let mut found = Vec::new();
     for (kind, flow) in flows(model, reason) {
         if flow.protocol != if is_tcp { "tcp" } else { &*socket.protocol } {
@@ -57,8 +61,8 @@ pub fn of_socket<'m>(model: &'m Model, reason: &str, socket: &InetRef) -> Vec<Dr
         let is = |own: SocketAddr, other: SocketAddr| {
             let (own, other) = (canonical(own), canonical(other));
             match is_connected {
-                true => (own, other) == (local, remote),
-                false => own.port() == local.port() && flow.socket_ino == socket.ino,
+                true => ways.contains(&(own, other)),
+                false => own.port() == socket.local.port() && flow.socket_ino == socket.ino,
             }
         };
         let is_outgoing = is(flow.from, flow.to);
@@ -114,10 +118,14 @@ fn tunnel<'m>(model: &'m Model, socket: &InetRef) -> Option<&'m ThreadRef> {
 
 /// What was sent to an address, or came from it, and was dropped for a reason.
 pub fn of_address<'m>(model: &'m Model, reason: &str, address: SocketAddr) -> Vec<Dropped<'m>> {
-    let address = canonical(address);
+    let behind = model.called.translations.behind(address).map(|far| far.pair.0);
+    let is_at = |it: SocketAddr| {
+        canonical(it) == canonical(address)
+            || behind.is_some_and(|far| canonical(far) == canonical(it))
+    };
     let is_it = |flow: &DroppedFlow| {
-        let is_outgoing = canonical(flow.to) == address;
-        (is_outgoing || canonical(flow.from) == address).then_some(is_outgoing)
+        let is_outgoing = is_at(flow.to);
+        (is_outgoing || is_at(flow.from)).then_some(is_outgoing)
     };
     let of = flows(model, reason).filter_map(|(kind, flow)| {
         is_it(flow).map(|is_outgoing| Dropped { kind, flow, is_outgoing })

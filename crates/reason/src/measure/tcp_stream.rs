@@ -129,9 +129,10 @@ impl Passed {
         passed
     }
 
-    fn by(&self, socket: &InetRef) -> Vec<usize> {
+    fn by(&self, model: &Model, socket: &InetRef) -> Vec<usize> {
         let by_ino = self.by_ino.get(&socket.ino).into_iter().flatten();
-        let by_pair = self.by_pair.get(&(socket.local, socket.remote)).into_iter().flatten();
+        let ways = model.called.translations.ways(socket);
+        let by_pair = ways.iter().filter_map(|way| self.by_pair.get(way)).flatten();
         let mut queues: Vec<usize> = by_ino.chain(by_pair).copied().collect();
         queues.sort_unstable();
         queues.dedup();
@@ -162,7 +163,7 @@ pub fn tcp_streams<'a>(
         let Some((state, change)) = changes.of_endpoint(endpoint) else { continue };
         let end = ends.get(&Object::Inet(socket.ino)).copied();
         if end.is_some() || change.busy_us > 0 || state.unsent_bytes > 0 {
-            let queues = passed.by(socket);
+            let queues = passed.by(model, socket);
             streams.push(Stream { endpoint, socket, state, change, queues, end });
         }
     }
@@ -171,15 +172,15 @@ pub fn tcp_streams<'a>(
 
 /// The descriptor at the other end of a connection, if it is on this host, in whatever network namespace.
 pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint> {
+    let far = model.called.translations.other_end(socket);
     model.held.endpoints.iter().find(|endpoint| match &endpoint.object {
-        ObjectRef::Inet(other) => other.local == socket.remote && other.remote == socket.local,
+        ObjectRef::Inet(other) => (other.local, other.remote) == far,
         _ => false,
     })
 }
 
 /// Whether a socket's other end is a listener or an unconnected socket, by address alone.
-pub fn leads_to(client: &InetRef, server: &InetRef) -> bool {
+pub fn leads_to(model: &Model, client: &InetRef, server: &InetRef) -> bool {
     (client.protocol == server.protocol || client.is_tcp() && server.is_tcp())
-        && client.remote.port() == server.local.port()
-        && (client.remote.ip() == server.local.ip() || server.local.ip().is_unspecified())
+        && model.called.translations.leads_to(client, server)
 }

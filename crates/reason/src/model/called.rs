@@ -5,6 +5,7 @@
 
 use super::object::FileKey;
 use super::terminal::Terminal;
+use super::translations::Translations;
 use crate::facts::*;
 use std::collections::HashMap;
 
@@ -16,6 +17,8 @@ pub struct Called {
     /// Peer and bound path of unix sockets, 0 and empty where not known.
     unix: HashMap<u64, (u64, String)>,
     terminals: HashMap<DeviceNumber, String>,
+    /// What connections are called at their other ends.
+    pub(crate) translations: Translations,
 }
 
 impl Called {

@@ -29,6 +29,7 @@ pub mod stacks;
 pub mod terminal;
 mod thread_key;
 pub mod threads;
+mod translations;
 mod waits;
 pub mod words;
 
@@ -216,6 +217,7 @@ impl Model {
             Body::DnsReply(it) => self.net.push(at, it),
             Body::NetCounters(it) => self.net.push(at, it),
             Body::NextHop(it) => self.net.push(at, it),
+            Body::Translation(it) => self.called.translations.learn(&it),
             Body::Sysctl(it) => self.net.push(at, it),
 
             Body::Usage(it) => {

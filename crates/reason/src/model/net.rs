@@ -56,6 +56,17 @@ pub(crate) struct DropCauses {
 }
 
 impl Net {
+    /// The other end of a veth; none if it is not the only one that may be it.
+    pub(crate) fn peer(&self, of: &Link) -> Option<&Link> {
+        let index = of.peer?;
+        let ends = self.links.iter().filter(|it| (it.index, it.peer) == (index, Some(of.index)));
+        let ends: BTreeMap<u32, &Link> = ends.map(|it| (it.netns, it)).collect();
+        let mut others =
+            ends.into_values().filter(|it| (it.netns, it.index) != (of.netns, of.index));
+        let first = others.next();
+        first.filter(|_| others.next().is_none())
+    }
+
     /// Once the last fact is in.
     pub(super) fn finish(&mut self) {
         self.dns_queries.sort_by_key(|(at, _)| *at);

@@ -124,6 +124,11 @@ pub(crate) fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
         let known = model.threads.by_id.get(&one.pid);
         one.pid != 1 && known.is_some_and(|thread| thread.inner_pid == Some(1))
     };
-    let signal = if whom.iter().any(is_init) { "KILL" } else { "TERM" };
-    Remedy::to(text).signal(signal, None, whom)
+    match whom.iter().any(is_init) {
+        true => Remedy::to(format!(
+            "{text}; that kills all of the container whose first process it is, and nothing there can save anything"
+        ))
+        .signal("KILL", None, whom),
+        false => Remedy::to(text).signal("TERM", None, whom),
+    }
 }

@@ -105,6 +105,13 @@ impl Remedy {
         self
     }
 
+    /// With another that is to be done before it, and undone after it.
+    pub fn after(mut self, before: &Self) -> Self {
+        self.command = format!("{} && {}", before.command, self.command);
+        self.undo = format!("{} && {}", self.undo, before.undo);
+        self
+    }
+
     /// Writes a value into a file.
     pub fn write(self, path: &str, value: impl ToString, undo: impl ToString) -> Self {
         let action = Action::write(path, value, undo);

@@ -145,15 +145,14 @@ pub fn waiting(model: &Model, pid: u32, lock: u64, from: Ns, to: Ns) -> Option<W
 fn holder(reading: &Goroutines, lock: u64) -> Option<&Goroutine> {
     let others =
         || reading.standing.iter().filter(|one| one.lock != lock || lock_kind(one).is_none());
-    let refers = || others().filter(|one| lock != 0 && one.refers.contains(&lock));
-    let acts = || refers().filter(|one| !polls(one));
-    let asks = || refers().filter(|one| polls(one) && !accepts(one));
-    // The address on a stack is what keeps the way back to it: whoever locked it unlocks it.
-    if acts().next().is_some() {
-        return only(acts());
-    }
-    if asks().next().is_some() {
-        return only(asks());
+    // The address on a stack is what keeps the way back to it: whoever locked it unlocks it. It is that of the struct which begins with
+    // it as well, so of several nobody knows which.
+    let refers = || {
+        let has_it = |one: &&Goroutine| lock != 0 && one.refers.contains(&lock);
+        others().filter(has_it).filter(|one| !accepts(one))
+    };
+    if refers().next().is_some() {
+        return only(refers());
     }
     // Of all that were read, the only one that does not wait for a descriptor.
     let is_whole = reading.read == reading.count;

@@ -86,6 +86,13 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (ENOMEM, "clone" | "clone3" | "fork" | "vfork") => {
             (WaitClass::RefusedLimit, Object::Memory(None))
         }
+        // Each user may have so many of them: they say it as if descriptors had run out.
+        (EMFILE, "inotify_init" | "inotify_init1") => {
+            (WaitClass::RefusedLimit, Object::Limit("fs.inotify.max_user_instances"))
+        }
+        (EMFILE, "fanotify_init") => {
+            (WaitClass::RefusedLimit, Object::Limit("fs.fanotify.max_user_groups"))
+        }
         (EMFILE, _) => (WaitClass::RefusedLimit, Object::Limit("RLIMIT_NOFILE")),
         (ENFILE, _) => (WaitClass::RefusedLimit, Object::Limit("fs.file-max")),
         // cpu.rt_denied has a sentence for them, whether anybody sleeps or not.
@@ -93,7 +100,10 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         // They say so of a file that has no events to wait for, and of a process that is a leader already or has executed.
         (EPERM | EACCES, "epoll_ctl" | "setpgid" | "setsid") => return None,
         (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
-        (EFBIG, _) => (WaitClass::RefusedRight, Object::Limit("RLIMIT_FSIZE")),
+        (EFBIG, call) => match denied.limit.is_some_and(|it| it.limit != u64::MAX) {
+            true => (WaitClass::RefusedRight, Object::Limit("RLIMIT_FSIZE")),
+            false => (WaitClass::RefusedRight, of_right(denied, call)),
+        },
         (ENOSPC | EDQUOT, _) => match denied.object.as_ref()? {
             ObjectRef::File(file) => (WaitClass::RefusedLimit, Object::FileSystem(Some(file.dev))),
             _ => return None,

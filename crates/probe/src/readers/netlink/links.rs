@@ -61,10 +61,12 @@ pub fn links(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Link>> {
 pub fn link(message: &[u8]) -> Option<Link> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
+    const IFLA_LINK: u16 = 5;
     const IFLA_MASTER: u16 = 10;
     const IFLA_TXQLEN: u16 = 13;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_STATS64: u16 = 23;
+    const IFLA_CARRIER: u16 = 33;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
     let index = u32_at(message, 4)?;
@@ -81,8 +83,11 @@ pub fn link(message: &[u8]) -> Option<Link> {
     Some(Link {
         index,
         name: string(found.get(&IFLA_IFNAME)?),
+        // Of other kinds it is the interface beneath.
+        peer: found.get(&IFLA_LINK).filter(|_| kind == "veth").and_then(|it| u32_at(it, 0)),
         kind,
         master: found.get(&IFLA_MASTER).and_then(|value| u32_at(value, 0)),
+        carrier: found.get(&IFLA_CARRIER).and_then(|it| it.first()).map(|it| *it != 0),
         vxlan,
         mtu: number(IFLA_MTU),
         queue_length: number(IFLA_TXQLEN),
@@ -124,6 +129,29 @@ mod tests {
         assert_eq!(link(&message).unwrap().master, None);
         put_attribute(&mut message, 10, &4_u32.to_ne_bytes());
         assert_eq!(link(&message).unwrap().master, Some(4));
+    }
+
+    #[test]
+    fn whether_there_is_a_carrier_is_said_where_it_is_known() {
+        let mut message = vec![0; 16];
+        put_attribute(&mut message, 3, b"eth0\0");
+        assert_eq!(link(&message).unwrap().carrier, None);
+        put_attribute(&mut message, 33, &[0]);
+        assert_eq!(link(&message).unwrap().carrier, Some(false));
+    }
+
+    #[test]
+    fn a_veth_says_its_other_end() {
+        let of_kind = |kind: &[u8]| {
+            let (mut message, mut info) = (vec![0; 16], Vec::new());
+            put_attribute(&mut message, 3, b"eth0\0");
+            put_attribute(&mut message, 5, &7_u32.to_ne_bytes());
+            put_attribute(&mut info, 1, kind);
+            put_attribute(&mut message, 18, &info);
+            link(&message).unwrap().peer
+        };
+        assert_eq!(of_kind(b"veth\0"), Some(7));
+        assert_eq!(of_kind(b"vlan\0"), None, "that one is beneath");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
 //! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
-//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs, ethtool.rs), and this one
-//! knows none of them. What is not asked of rtnetlink has a socket of its own, made where it is wanted; families of generic netlink
+//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs, conntrack.rs, ethtool.rs), and this
+//! one knows none of them. What is not asked of rtnetlink has a socket of its own, made where it is wanted; families of generic netlink
 //! are found by generic.rs.
 //!
 //! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by /proc/PID/ns/net; no mount point is touched.
@@ -19,6 +19,7 @@
 
 pub(super) mod addresses;
 mod attributes;
+pub(super) mod conntrack;
 pub(super) mod ethtool;
 mod exchange;
 #[doc(hidden)]
@@ -207,6 +208,20 @@ impl Netlink {
             }
         }
     }
+}
+
+/// That there is no such thing, or no such question on this kernel, is an answer.
+pub(super) fn is_no_answer(error: &io::Error) -> bool {
+    const NONE: [i32; 7] = [
+        libc::ENOENT,
+        libc::ESRCH,
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::EINVAL,
+        libc::EOPNOTSUPP,
+        libc::EACCES,
+    ];
+    error.raw_os_error().is_some_and(|code| NONE.contains(&code))
 }
 
 fn blind(what: &str, why: String) -> Body {

@@ -211,7 +211,12 @@ fn tbf(options: &Attributes<'_>, sample: &mut QdiscSample) {
     let Some(parms) = options.get(&TCA_TBF_PARMS) else { return };
     sample.rate_bytes = rate(options.get(&TCA_TBF_RATE64), parms, RATESPEC.0);
     sample.limit = u32_at(parms, 2 * RATESPEC.1).map(u64::from);
-    sample.burst_bytes = bucket(sample.rate_bytes, u32_at(parms, 2 * RATESPEC.1 + 4));
+    // What has a peak rate, or an overhead for each packet, is more than these words can say.
+    let (overhead, linklayer) = (parms.get(2..4), parms.get(6..8));
+    let is_plain = u32_at(parms, RATESPEC.1 + RATESPEC.0) == Some(0)
+        && [overhead, linklayer].iter().all(|it| *it == Some(&[0, 0][..]));
+    let burst = bucket(sample.rate_bytes, u32_at(parms, 2 * RATESPEC.1 + 4));
+    sample.burst_bytes = burst.filter(|_| is_plain);
 }
 
 fn htb(options: &Attributes<'_>, sample: &mut QdiscSample) {
@@ -221,7 +226,16 @@ fn htb(options: &Attributes<'_>, sample: &mut QdiscSample) {
     let Some(parms) = options.get(&TCA_HTB_PARMS) else { return };
     sample.assured_rate_bytes = rate(options.get(&TCA_HTB_RATE64), parms, RATESPEC.0);
     sample.rate_bytes = rate(options.get(&TCA_HTB_CEIL64), parms, RATESPEC.1 + RATESPEC.0);
-    sample.burst_bytes = bucket(sample.rate_bytes, u32_at(parms, 2 * RATESPEC.1 + 4));
+    // struct tc_htb_opt behind the two rates: buffer, cbuffer, quantum, level, prio.
+    let number = |place: usize| u32_at(parms, 2 * RATESPEC.1 + 4 * place);
+    sample.burst_bytes = bucket(sample.rate_bytes, number(1));
+    let words = || {
+        let burst = bucket(sample.assured_rate_bytes, number(0))?;
+        let ceil_burst = sample.burst_bytes?;
+        let (quantum, priority) = (number(2)?, number(4)?);
+        Some(format!("burst {burst}b cburst {ceil_burst}b quantum {quantum} prio {priority}"))
+    };
+    sample.class_words = words().unwrap_or_default();
 }
 
 /// Rates of 4 GiB/s and more have an attribute of their own.

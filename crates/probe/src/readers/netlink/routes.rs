@@ -30,6 +30,12 @@ pub(crate) fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
     message
 }
 
+/// Whether a RTM_NEWROUTE message says that the address is the namespace's own.
+pub(super) fn is_local(message: &[u8]) -> bool {
+    const RTN_LOCAL: u8 = 2;
+    message.get(7) == Some(&RTN_LOCAL)
+}
+
 /// A RTM_NEWROUTE message behind its netlink header; none if it leads over no link.
 pub(crate) fn route(message: &[u8]) -> Option<Route> {
     const RTN_UNICAST: u8 = 1;

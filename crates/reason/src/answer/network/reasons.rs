@@ -11,16 +11,19 @@ pub(super) fn meaning(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "NO_SOCKET" => "nobody listens at that port",
         "SOCKET_CLOSE" => "its socket was closed",
-        "SOCKET_FILTER" => "a filter on the socket (BPF) refused it",
+        "SOCKET_FILTER" => "a filter on the socket, or a BPF program of its cgroup, refused it",
         "SOCKET_RCVBUFF" => "the receive buffer of its socket was full: its program does not read",
         "SOCKET_BACKLOG" => "its socket was busy, and as many packets waited for it as may",
-        "PROTO_MEM" => "the memory for this protocol's sockets was used up (tcp_mem, udp_mem)",
+        "PROTO_MEM" => {
+            "its socket's receive buffer was full, or its cgroup or the protocol may use no more memory"
+        }
         "PKT_TOO_SMALL" | "HDR_TRUNC" => "it is shorter than its headers say",
         "PKT_TOO_BIG" => "it is longer than the next link takes (MTU)",
         "TCP_CSUM" | "UDP_CSUM" | "IP_CSUM" | "ICMP_CSUM" | "SKB_CSUM" => "its checksum is wrong",
         "NETFILTER_DROP" => "a rule of the packet filter (nftables, iptables) drops it",
         "OTHERHOST" => "it is addressed to another host on the link",
-        "IP_INHDR" | "IP_INADDRERRORS" => "its IP header makes no sense here",
+        "IP_INHDR" => "its TTL was used up, or its IP header makes no sense",
+        "IP_INADDRERRORS" => "it is for another host, and not passed on here",
         "IP_RPFILTER" => {
             "it came in by another interface than the way back to its sender (rp_filter)"
         }

@@ -80,7 +80,7 @@ fn add(losers: &mut Losers, who: &ThreadRef, seconds: f64) {
 pub(super) struct Waiting<'m> {
     model: &'m Model,
     all: BTreeMap<Awaited, Losers>,
-    /// Sockets that are waited for, by their addresses.
+    /// Sockets that are waited for, by their addresses, and by those behind a translation.
     by_pair: BTreeMap<Pair, u64>,
     /// Connections that a process has.
     held: HashSet<Pair>,
@@ -113,7 +113,9 @@ impl<'m> Waiting<'m> {
                 && let Some(socket) = model.called.socket(*ino)
                 && socket.remote.port() != 0
             {
-                by_pair.insert(pair(socket.local, socket.remote), *ino);
+                for (from, to) in model.called.translations.ways(socket) {
+                    by_pair.insert(pair(from, to), *ino);
+                }
             }
         }
         let held = model.held.endpoints.iter().filter_map(|endpoint| match &endpoint.object {
@@ -129,16 +131,20 @@ impl<'m> Waiting<'m> {
         let mut take = |it: Awaited| self.add_to(&mut losers, it);
         take(Awaited::Socket(socket.ino));
         if socket.remote.port() != 0 {
-            let far = self.by_pair.get(&pair(socket.remote, socket.local));
+            let (far, near) = self.model.called.translations.other_end(socket);
+            let far = self.by_pair.get(&pair(far, near));
             far.into_iter().for_each(|ino| take(Awaited::Socket(*ino)));
         }
         if socket.state == TCP_LISTEN && socket.is_tcp() {
-            for ((local, remote), ino) in &self.by_pair {
+            for ino in self.by_pair.values().collect::<BTreeSet<_>>() {
                 let client = self.model.called.socket(*ino);
-                let is_accepted = self.held.contains(&(*remote, *local));
+                let far = client.map(|it| self.model.called.translations.other_end(it));
+                let is_accepted =
+                    far.is_some_and(|(far, near)| self.held.contains(&pair(far, near)));
                 let is_its = |client: &InetRef| {
                     let at_all = socket.local.ip().is_unspecified();
-                    leads_to(client, socket) && (!at_all || self.is_here(client, socket.netns))
+                    leads_to(self.model, client, socket)
+                        && (!at_all || self.is_here(client, socket.netns))
                 };
                 if !is_accepted && client.is_some_and(is_its) {
                     take(Awaited::Socket(*ino));
@@ -188,8 +194,9 @@ impl<'m> Waiting<'m> {
 
     /// Whether a socket is connected to an address of this host: a listener at all addresses has no others, and a loopback of its own.
     fn is_here(&self, client: &InetRef, netns: u32) -> bool {
-        let ip = client.remote.ip().to_canonical();
-        match ip.is_loopback() || ip == client.local.ip().to_canonical() {
+        let (far, near) = self.model.called.translations.other_end(client);
+        let ip = far.ip().to_canonical();
+        match ip.is_loopback() || ip == near.ip().to_canonical() {
             true => client.netns == netns,
             false => self.held.iter().any(|(local, _)| local.ip() == ip),
         }

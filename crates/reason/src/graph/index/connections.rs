@@ -1,7 +1,7 @@
 //! Who is at the other end of what: sockets, pipes and their descriptors, and the waits on them.
 //!
-//! Both ends of a connection are found by descriptor, so network namespaces do not matter; a connection that was closed
-//! before the descriptors were read is found by the waits on it. Must not: choose between candidates.
+//! Both ends of a connection are found by descriptor, so network namespaces do not matter, and neither does a translation between them that the
+//! kernel's table knows; a connection that was closed before the descriptors were read is found by the waits on it. Must not: choose between candidates.
 
 use super::waits::process_of;
 use crate::facts::*;
@@ -131,14 +131,15 @@ impl<'a> Connections<'a> {
 
     /// Processes at the other end of a connection: by descriptor, or by their own waits on it where it was closed since.
     pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
-        let pair = (socket.remote, socket.local);
+        let pair = self.model.called.translations.other_end(socket);
         let ends = self.by_pair.get(&pair).map_or(&[][..], Vec::as_slice);
         let open = ends.iter().map(|end| end.process.clone());
         let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
         let mut all: Vec<ThreadRef> =
             open.chain(waited.iter().map(|wait| process_of(self.model, wait))).collect();
         if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
-            let bound = |all| self.datagram_server(socket.remote, all);
+            let netns = self.model.called.translations.far_end(socket).and_then(|it| it.netns);
+            let bound = |all| self.datagram_server((pair.0, netns), all);
             all.extend(bound(false).or_else(|| bound(true)));
         }
         all.sort_by_key(|process| process.pid);
@@ -148,15 +149,15 @@ impl<'a> Connections<'a> {
 
     /// The clocks of a connection's other end, if it is here.
     pub(in crate::graph) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
-        let ends = self.by_pair.get(&(socket.remote, socket.local))?;
+        let ends = self.by_pair.get(&self.model.called.translations.other_end(socket))?;
         ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
     }
 
     /// The end of a connection of which nothing arrives at the other, whichever it is; this one before the far one.
     pub fn undelivered(&self, socket: &InetRef) -> Option<Undelivered<'a>> {
         let of_pair = |pair| self.by_pair.get(&pair).into_iter().flatten();
-        let both =
-            of_pair((socket.local, socket.remote)).chain(of_pair((socket.remote, socket.local)));
+        let far = self.model.called.translations.other_end(socket);
+        let both = of_pair((socket.local, socket.remote)).chain(of_pair(far));
         both.copied().find_map(|end| Undelivered::of(self.model, end))
     }
 
@@ -167,7 +168,9 @@ impl<'a> Connections<'a> {
 
     /// Waits on the far end of a connection.
     pub(in crate::graph) fn far_waits(&self, socket: &InetRef) -> &[&'a WaitSpan] {
-        self.waited_pairs.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
+        self.waited_pairs
+            .get(&self.model.called.translations.other_end(socket))
+            .map_or(&[], Vec::as_slice)
     }
 
     /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
@@ -177,7 +180,8 @@ impl<'a> Connections<'a> {
         socket: &InetRef,
         carrier: Option<u32>,
     ) -> Vec<ThreadRef> {
-        let (far, near) = (socket.remote, socket.local);
+        let (far, near) = self.model.called.translations.other_end(socket);
+        let netns = self.model.called.translations.far_end(socket).and_then(|it| it.netns);
         let listens = |end: &&&Endpoint| match &end.object {
             ObjectRef::Inet(own) => {
                 let here = far.ip().is_loopback() || far.ip() == near.ip();
@@ -187,15 +191,19 @@ impl<'a> Connections<'a> {
                 let has_come = first.is_some_and(|it| (it.at, it.from) == (far.ip(), near.ip()));
                 own.local.ip() == far.ip()
                     || own.local.ip().is_unspecified() && here && own.netns == socket.netns
-                    || own.local.ip().is_unspecified() && has_come
+                    || own.local.ip().is_unspecified() && (has_come || netns == Some(own.netns))
                     || carrier == Some(end.process.pid)
             }
             _ => false,
         };
         let is_unheard = self.asks_in_vain(socket);
         let may_know = |end: &&&Endpoint| !is_unheard || has_full_queue(end);
-        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
+        let all = self.listeners_at(far.port());
         all.iter().filter(listens).filter(may_know).map(|end| end.process.clone()).collect()
+    }
+
+    fn listeners_at(&self, port: u16) -> &[&'a Endpoint] {
+        self.listeners.get(&port).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a socket still asks to be connected, and had to ask again: nothing has come back.
@@ -215,7 +223,7 @@ impl<'a> Connections<'a> {
         if target.is_some_and(|target| target.kind == TargetKind::Command) {
             return listeners;
         }
-        let all = self.listeners.get(&socket.remote.port()).map_or(&[][..], Vec::as_slice);
+        let all = self.listeners_at(self.model.called.translations.other_end(socket).0.port());
         let has_queue = |end: &Endpoint| end.socket.as_ref().is_none_or(|it| it.accept_queue > 0);
         listeners.retain(|of| all.iter().any(|end| end.process.pid == of.pid && has_queue(end)));
         listeners
@@ -229,23 +237,42 @@ impl<'a> Connections<'a> {
         listens(socket.local.port()) && !listens(socket.remote.port())
     }
 
-    /// The process of this host that answers at a name server's address: bound to it, or to all addresses.
-    pub(in crate::graph) fn name_server(&self, server: SocketAddr) -> Option<ThreadRef> {
+    /// The process of this host that answers at a name server's address: bound to it, or to all addresses. By which socket it was asked
+    /// says which of several it is behind an address that is translated.
+    pub(in crate::graph) fn name_server(
+        &self,
+        server: SocketAddr,
+        asked_by: Option<&InetRef>,
+    ) -> Option<ThreadRef> {
         if server.port() != DNS_PORT {
             return None;
         }
+        let translations = &self.model.called.translations;
+        let asked_by = asked_by.filter(|socket| socket.remote == server);
+        let far = match asked_by.and_then(|socket| translations.far_end(socket)) {
+            Some(far) => Some(far),
+            None => translations.behind(server),
+        };
+        let (server, netns) = far.map_or((server, None), |far| (far.pair.0, far.netns));
         // Name servers take long questions by TCP, at the same address.
         let listens = |end: &&&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.local.ip() == server.ip());
-        let streams = self.listeners.get(&DNS_PORT).map_or(&[][..], Vec::as_slice);
+        let streams = self.listeners_at(server.port());
         let by_stream = || streams.iter().find(listens).map(|end| end.process.clone());
-        let bound = |all| self.datagram_server(server, all);
+        let bound = |all| self.datagram_server((server, netns), all);
         bound(false).or_else(by_stream).or_else(|| bound(true))
     }
 
-    /// The process of this host whose socket without a peer gets what is sent to an address: bound to it, or to `all`.
-    fn datagram_server(&self, address: SocketAddr, all: bool) -> Option<ThreadRef> {
+    /// The process of this host whose socket without a peer gets what is sent to an address: bound to it, or to `all` of its
+    /// namespace's, where that is known.
+    fn datagram_server(
+        &self,
+        (address, netns): (SocketAddr, Option<u32>),
+        all: bool,
+    ) -> Option<ThreadRef> {
+        let is_there =
+            |socket: &InetRef| netns.map_or(address.ip().is_loopback(), |it| it == socket.netns);
         let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
-            true => socket.local.ip().is_unspecified() && address.ip().is_loopback(),
+            true => socket.local.ip().is_unspecified() && is_there(socket),
             false => socket.local.ip() == address.ip(),
         };
         let there = self.datagram_servers.get(&address.port())?;
@@ -324,6 +351,51 @@ mod tests {
             blocked(20, "server", WaitState::Sleep, "nanosleep"),
         ];
         explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    /// Process 10 waits for an answer of a published port; a process that sleeps has the end that this leads to, by the table of connections.
+    fn asks_a_published_port(is_known: bool) -> EndKind {
+        let inet = |ino, netns, local: &str, remote: &str| {
+            ObjectRef::Inet(InetRef {
+                ino,
+                netns,
+                protocol: "tcp".into(),
+                local: local.parse().expect("an address"),
+                remote: remote.parse().expect("an address"),
+                state: 1,
+            })
+        };
+        let near = inet(100, 1, "10.0.0.9:40000", "10.0.0.1:8080");
+        let far = inet(200, 2, "10.88.0.2:80", "10.88.0.1:40000");
+        let syscall = "recvfrom".to_string();
+        let object = Some(near.clone());
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let mut facts = vec![
+            of_process(10, "client"),
+            endpoint(10, "client", near),
+            endpoint(20, "server", far),
+            at_place(10, "client", place),
+            blocked(20, "server", WaitState::Sleep, "nanosleep"),
+        ];
+        if is_known {
+            let at = |text: &str| text.parse().expect("an address");
+            let of = Translation {
+                netns: 1,
+                local: at("10.0.0.9:40000"),
+                remote: at("10.0.0.1:8080"),
+                far_local: at("10.88.0.2:80"),
+                far_remote: at("10.88.0.1:40000"),
+                far_netns: None,
+            };
+            facts.push(Fact { at_ns: 0, body: Body::Translation(of) });
+        }
+        explain([host(), facts].concat()).answer.ends[0].end
+    }
+
+    #[test]
+    fn who_is_behind_a_translation_is_waited_for() {
+        assert_eq!(asks_a_published_port(true), EndKind::Sleep);
+        assert_eq!(asks_a_published_port(false), EndKind::Remote);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::interrupts;
 use crate::facts::Cgroup;
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::model::membership::is_below;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, ActionKind};
@@ -158,11 +159,18 @@ fn explain(measures: &Measures<'_>, one: &Bound<'_>, sides: &Sides, loss: &Loss<
     }
 }
 
-/// The cpuset that narrows it, if it is one.
+/// The cpuset that narrows it, if it is one: of several, one above the other, the outermost, above which more is allowed. Of cgroup v2 a
+/// group below may have no setting of its own.
 fn cpuset<'a>(measures: &'a Measures<'_>, one: &Bound<'_>) -> Option<&'a Cgroup> {
-    let group = measures.model.cgroup_of(&one.process, "cpuset")?;
-    (group.path != "/" && group.cpus_allowed.as_ref() == Some(&one.identity.cpus_allowed))
-        .then_some(group)
+    let own = measures.model.cgroup_of(&one.process, "cpuset")?;
+    let narrows = |group: &&Cgroup| {
+        group.controllers == own.controllers
+            && group.path != "/"
+            && is_below(&own.path, &group.path)
+            && group.cpus_allowed.as_ref() == Some(&one.identity.cpus_allowed)
+    };
+    let groups = measures.model.containers.cgroups.iter();
+    groups.filter(narrows).min_by_key(|group| group.path.len())
 }
 
 fn set_file(group: &Cgroup) -> String {

@@ -191,18 +191,19 @@ fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
             ("let the governor choose by load", "schedutil".to_string(), most.governor.clone())
         }
         _ => (
-            "allow the CPUs what they can",
+            "allow the CPUs what they can; if the file still says less then, heat or the firmware holds them (bios_limit)",
             (most.hardware_hz / 1000).to_string(),
             (most.most_hz / 1000).to_string(),
         ),
     };
-    let write = |value: &str| {
-        format!(
-            "for file in /sys/devices/system/cpu/cpu*/cpufreq/{file}; do echo {value} > $file; done"
-        )
-    };
-    let path = format!("/sys/devices/system/cpu/cpu*/cpufreq/{file}");
-    Remedy::to(text).set(Action::write(&path, &value, &was), write(&value), write(&was))
+    // Other CPUs may be set otherwise: those alone are changed that are set so, and all are put back as they were.
+    const SAVED: &str = "/run/holdup-cpufreq";
+    let all = format!("/sys/devices/system/cpu/cpu*/cpufreq/{file}");
+    let command = format!(
+        "grep . {all} > {SAVED}; for file in {all}; do [ \"$(cat $file)\" = {was} ] && echo {value} > $file; done"
+    );
+    let undo = format!("while IFS=: read -r file was; do echo $was > $file; done < {SAVED}");
+    Remedy::to(text).set(Action::write(&all, &value, &was), command, undo)
 }
 
 #[cfg(test)]
@@ -254,8 +255,9 @@ mod tests {
         assert_eq!(found[0].title, says);
         assert!(found[0].text.contains("At most 3 s of 5 s"), "{}", found[0].text);
         assert!(found[0].text.contains("Heat held it back 5 times"), "{}", found[0].text);
-        assert!(found[0].remedy[0].command.contains("echo 4000000 > $file"));
-        assert!(found[0].remedy[0].undo.contains("echo 1000000 > $file"));
+        let way = &found[0].remedy[0];
+        assert!(way.command.contains("= 1000000 ] && echo 4000000 > $file"), "{}", way.command);
+        assert!(way.undo.contains("echo $was > $file"), "each as it was: {}", way.undo);
     }
 
     #[test]

@@ -132,9 +132,20 @@ impl<'m> Taken<'m> {
         self.share >= TAKEN_MIN.value && self.lost() >= LOST_PER_SECOND_MIN.value * wall
     }
 
+    /// Whether they are hard ones mostly: what raised them has no name among the soft ones (a disk's completions).
+    fn is_hard(&self) -> bool {
+        self.most.1.soft_share < self.most.1.share / 2.0
+    }
+
     /// Whether they are for packets.
     fn is_of_packets(&self) -> bool {
-        self.most.1.kinds.first().is_some_and(|(kind, _)| OF_PACKETS.contains(&kind.as_str()))
+        !self.is_hard()
+            && self
+                .most
+                .1
+                .kinds
+                .first()
+                .is_some_and(|(kind, _)| OF_PACKETS.contains(&kind.as_str()))
     }
 
     /// `250,000 NET_RX, 250 TIMER`.
@@ -195,8 +206,9 @@ fn culprit(measures: &Measures<'_>, taken: &Taken<'_>) -> Culprit {
     match busiest_receiver(measures.model).filter(|_| taken.is_of_packets()) {
         Some((link, _)) => Culprit::device(link.name.clone()),
         None => {
-            let first = taken.most.1.kinds.first();
-            let name = first.map_or("interrupts", |(kind, _)| kind.as_str()).to_string();
+            let first = taken.most.1.kinds.first().filter(|_| !taken.is_hard());
+            let unnamed = if taken.is_hard() { "hard interrupts" } else { "interrupts" };
+            let name = first.map_or(unnamed, |(kind, _)| kind.as_str()).to_string();
             Culprit { kind: CulpritKind::Kernel, name, ..Culprit::default() }
         }
     }

@@ -5,7 +5,7 @@
 //! parent's. Rejected: comparing use with the quota (a bursty group is held back well below it on average).
 
 use super::cpu_waits::{claims, on_path};
-use crate::facts::ThreadTime;
+use crate::facts::{Cgroup, ThreadTime};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_quotas::Quota;
@@ -141,7 +141,7 @@ fn matched<'m>(
     };
     let culprit = Culprit {
         container: Some(quota.group.path.clone()),
-        ..Culprit::setting(quota.group.path.clone(), setting(quota))
+        ..Culprit::setting(quota.group.path.clone(), setting(quota.group))
     };
     Some(Match {
         object: Some(object),
@@ -175,14 +175,14 @@ fn explain(measures: &Measures<'_>, quota: &Quota<'_>, loss: &Loss<'_>) -> Wordi
                 .map_or_else(String::new, |used| format!(" It used {} CPUs.", words::rate(used))),
         ),
         evidence: evidence(quota, loss),
-        remedy: vec![raise(quota, wanted_cpus)],
+        remedy: vec![raise(measures, quota, wanted_cpus)],
     }
 }
 
 fn evidence(quota: &Quota<'_>, loss: &Loss<'_>) -> Vec<Evidence> {
     let stat = format!("{}/cpu.stat", quota.group.directory.trim_end_matches('/'));
     let mut evidence = vec![
-        Evidence::new("CPU quota of the group", quota.cpus() * 100.0, "%", setting(quota)),
+        Evidence::new("CPU quota of the group", quota.cpus() * 100.0, "%", setting(quota.group)),
         Evidence::new("threads ready and out of quota", loss.seconds, "s", "sched_switch"),
         Evidence::new("periods out of quota", quota.throttled_periods as f64, "1", stat.clone()),
         Evidence::new(
@@ -199,22 +199,54 @@ fn evidence(quota: &Quota<'_>, loss: &Loss<'_>) -> Vec<Evidence> {
     evidence
 }
 
-fn setting(quota: &Quota<'_>) -> String {
-    let file = if quota.group.controllers.is_empty() { "cpu.max" } else { "cpu.cfs_quota_us" };
-    format!("{}/{file}", quota.group.directory.trim_end_matches('/'))
+fn setting(group: &Cgroup) -> String {
+    let file = if group.controllers.is_empty() { "cpu.max" } else { "cpu.cfs_quota_us" };
+    format!("{}/{file}", group.directory.trim_end_matches('/'))
 }
 
-fn raise(quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
-    let (old, period) = (quota.quota_us, quota.period_us);
-    let value = |quota_us: u64| match quota.group.controllers.is_empty() {
-        true => format!("{quota_us} {period}"),
+/// A quota of a group, as its file takes it.
+fn value(group: &Cgroup, quota_us: u64, period_us: u64) -> String {
+    match group.controllers.is_empty() {
+        true => format!("{quota_us} {period_us}"),
         false => quota_us.to_string(),
-    };
+    }
+}
+
+/// A group has no more than those above it: cgroup v1 refuses it more, of v2 it has no use of it. So they are raised with it, the outermost
+/// first.
+fn raise(measures: &Measures<'_>, quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
+    const PERIOD_US: u64 = 100_000;
+    let (own, old, period) = (quota.group, quota.quota_us, quota.period_us);
     // A group that must stay limited keeps a limit: what its threads ask for, in halves of a CPU, and at least twice
     // what it has.
     let wanted_us = (wanted_cpus * 2.0).ceil() / 2.0 * period as f64;
     let raised = old.saturating_mul(2).max(period).max(wanted_us as u64);
-    Remedy::to("raise the quota").write(&setting(quota), value(raised), value(old))
+    let asked_cpus = raised as f64 / period.max(1) as f64;
+    let has_less = |group: &&Cgroup| {
+        let period_us = group.cpu_period_us.unwrap_or(PERIOD_US).max(1);
+        let cpus = group.cpu_quota_us.map(|quota_us| quota_us as f64 / period_us as f64);
+        group.controllers == own.controllers
+            && group.path != own.path
+            && membership::is_below(&own.path, &group.path)
+            && cpus.is_some_and(|cpus| cpus < asked_cpus)
+    };
+    let mut above: Vec<&Cgroup> =
+        measures.model.containers.cgroups.iter().filter(has_less).collect();
+    above.sort_by_key(|group| std::cmp::Reverse(group.path.len()));
+    let set = |text: &str, group: &Cgroup, [new, old]: [u64; 2], period: u64| {
+        let [new, old] = [new, old].map(|quota_us| value(group, quota_us, period));
+        Remedy::to(text).write(&setting(group), new, old)
+    };
+    let text = match above.is_empty() {
+        true => "raise the quota",
+        false => "raise the quota, and that of the groups above it, which have less",
+    };
+    above.into_iter().fold(set(text, own, [raised, old], period), |way, group| {
+        let (old, period) =
+            (group.cpu_quota_us.unwrap_or(0), group.cpu_period_us.unwrap_or(PERIOD_US));
+        let raised = (asked_cpus * period as f64).ceil() as u64;
+        way.after(&set("", group, [raised, old], period))
+    })
 }
 
 #[cfg(test)]
@@ -224,7 +256,15 @@ mod tests {
     use crate::facts::*;
     use crate::measure::cpu_users::tests::cpus;
 
+    fn found_with(more: Vec<Fact>) -> Vec<Finding> {
+        explain([facts(48, 3.9), more].concat()).findings
+    }
+
     fn found(throttled_periods: u64, throttled_seconds: f64) -> Vec<Finding> {
+        explain(facts(throttled_periods, throttled_seconds)).findings
+    }
+
+    fn facts(throttled_periods: u64, throttled_seconds: f64) -> Vec<Fact> {
         let mut facts = cpus([0.3, 0.1]);
         let controllers = vec!["cpu".to_string()];
         let membership =
@@ -273,7 +313,7 @@ mod tests {
                 ..ThreadTime::default()
             }),
         });
-        explain(facts).findings
+        facts
     }
 
     #[test]
@@ -289,6 +329,27 @@ mod tests {
         assert!((found[0].evidence[0].value - 20.0).abs() < 1e-9);
         assert!((found[0].impact.wait_seconds_per_second - 0.78).abs() < 1e-3);
         assert!(found[0].remedy[0].undo.starts_with("echo 20000 >"));
+    }
+
+    #[test]
+    fn the_groups_above_are_raised_with_it() {
+        let mut more = found_with(vec![Fact {
+            at_ns: 0,
+            body: Body::Cgroup(Cgroup {
+                path: "/pods".into(),
+                controllers: vec!["cpu".into()],
+                directory: "/sys/fs/cgroup/cpu/pods".into(),
+                cpu_quota_us: Some(10_000),
+                cpu_period_us: Some(50_000),
+                ..Cgroup::default()
+            }),
+        }]);
+        let way = more.remove(0).remedy.remove(0);
+        let (raise, own) = way.command.split_once(" && ").expect("two of them");
+        assert_eq!(raise, "echo 50000 > /sys/fs/cgroup/cpu/pods/cpu.cfs_quota_us");
+        assert_eq!(own, "echo 100000 > /sys/fs/cgroup/cpu/pods/web/cpu.cfs_quota_us");
+        assert!(way.undo.starts_with("echo 20000 > /sys/fs/cgroup/cpu/pods/web/"));
+        assert!(way.undo.ends_with("&& echo 10000 > /sys/fs/cgroup/cpu/pods/cpu.cfs_quota_us"));
     }
 
     #[test]

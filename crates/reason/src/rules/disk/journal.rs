@@ -16,7 +16,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::wording::Wording;
+use crate::rules::wording::{Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -114,11 +114,13 @@ fn explain(
             words::bytes(view.queue.bytes_per_second),
         ),
         evidence: wording::evidence(view),
-        remedy: vec![wording::come_last(
-            view.disk,
-            who,
-            "let the writer use the disk only when nobody else does; better, give it its own file system",
-        )],
+        // The kernel writes its pages for it, so its own I/O priority counts for nothing.
+        remedy: vec![
+            Remedy::to(
+                "pause the writer until the others are done; better, give it its own file system",
+            )
+            .pause(who),
+        ],
     }
 }
 

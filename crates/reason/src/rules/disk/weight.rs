@@ -61,7 +61,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let view = waited::slow_disk(measures, end)?;
     let who = neighbour(measures, end, view)?.who;
     let weights = weights(measures, end, view, who)?;
-    let (heavy, file) = (&weights.heavy.path, file(weights.light));
+    let (heavy, file) = (&weights.heavy.path, file(weights.light, &view.disk.scheduler));
     let by = Culprit {
         container: Some(heavy.clone()),
         pid: Some(who.pid),
@@ -96,8 +96,13 @@ fn weights<'m>(
 }
 
 /// The file that sets a group's weight.
-fn file(group: &Cgroup) -> String {
-    let file = if group.controllers.is_empty() { "io.weight" } else { "blkio.bfq.weight" };
+fn file(group: &Cgroup, scheduler: &str) -> String {
+    let file = match (group.controllers.is_empty(), scheduler) {
+        (true, "bfq") => "io.bfq.weight",
+        // The controller io.cost has one of its own.
+        (true, _) => "io.weight",
+        (false, _) => "blkio.bfq.weight",
+    };
     format!("{}/{file}", group.directory.trim_end_matches('/'))
 }
 
@@ -132,7 +137,7 @@ fn explain(
         ),
         evidence,
         remedy: vec![Remedy::to("give the light group the same weight").write(
-            &file(light),
+            &file(light, &view.disk.scheduler),
             more,
             less,
         )],

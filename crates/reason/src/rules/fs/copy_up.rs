@@ -206,15 +206,16 @@ fn opened(measures: &Measures<'_>, pid: u32) -> Option<String> {
             && matches!(w.syscall.as_str(), "openat" | "open" | "openat2" | "truncate")
             && w.path.len() > 1
     };
-    let most = measures.model.cpu.work.iter().filter(opens).max_by_key(|w| w.count)?;
-    Some(most.path.clone())
+    let all = || measures.model.cpu.work.iter().filter(opens);
+    let most = all().max_by_key(|work| work.count)?;
+    (2 * most.count > all().map(|work| work.count).sum()).then(|| most.path.clone())
 }
 
 fn explain(measures: &Measures<'_>, copy: &Copy, loss: &Loss<'_>) -> Wording {
     let model = measures.model;
     let pid = copy.process.pid;
     let waited = || Some(model.called.path_of(copy.file()?)?.to_string());
-    let file = opened(measures, pid).or_else(waited);
+    let file = waited().or_else(|| opened(measures, pid));
     let file = file.unwrap_or_else(|| "a file of the lower layer".into());
     let used = model.disk.used.iter().filter(|used| used.process.pid == pid);
     let written: u64 = used.map(|used| used.write_bytes).sum();
@@ -229,8 +230,8 @@ fn explain(measures: &Measures<'_>, copy: &Copy, loss: &Loss<'_>) -> Wording {
             words::who(&copy.process)
         ),
         text: format!(
-            "{} pass inside open(): the file is in a read-only layer of an overlay, and is copied as a whole \
-             before the first write{so_far}. It happens once for each file.",
+            "{} pass in copying it: the file is in a read-only layer of an overlay, and is copied as a whole before it is first \
+             changed (opened for writing, or given another owner or mode){so_far}. It happens once for each file.",
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence: vec![

@@ -13,6 +13,7 @@ use crate::measure::longest_wait::LongestWait;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
@@ -65,6 +66,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         .filter(|w| w.standing && matches!(w.class, WaitClass::FileLock | WaitClass::FutexLock))
         // An interpreter's lock is taken from whoever has it.
         .filter(|w| !matches!(w.object, Object::InterpreterLock(_)))
+        .filter(|w| w.class != WaitClass::FutexLock || never_gives_up(measures.model, w))
         .collect();
     let mut seen: BTreeSet<Vec<u32>> = BTreeSet::new();
     let mut found = Vec::new();
@@ -86,6 +88,18 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     found
 }
 
+/// Whether a wait for a lock of threads has no time limit of its own. Java parks for a monitor for a time, and again.
+fn never_gives_up(model: &Model, wait: &WaitSpan) -> bool {
+    let [_, _, _, timeout, ..] = wait.place.args;
+    let kind = || user_stack::lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
+    timeout == 0 || kind() == Some(LockKind::Monitor)
+}
+
+fn is_alone(measures: &Measures<'_>, pid: u32) -> bool {
+    let threads: BTreeSet<u32> = measures.times_of(pid).map(|time| time.thread.tid).collect();
+    threads.len() <= 1
+}
+
 /// Follows owners from a wait; the circle if they come back to it.
 fn circle_from<'a>(
     measures: &Measures<'_>,
@@ -96,10 +110,10 @@ fn circle_from<'a>(
     loop {
         let last = circle[circle.len() - 1];
         let owner = measures.graph.holder(last)?;
-        // A POSIX or flock lock belongs to a process: any of its threads that waits closes the circle.
-        let waits = |w: &&&WaitSpan| {
-            w.thread.tid == owner.tid
-                || (last.class == WaitClass::FileLock && w.thread.pid == owner.pid)
+        // A POSIX or flock lock belongs to a process, and any of its threads may let go of it: one of several that waits closes no circle.
+        let waits = |w: &&&WaitSpan| match last.class {
+            WaitClass::FileLock => w.thread.pid == owner.pid && is_alone(measures, owner.pid),
+            _ => w.thread.tid == owner.tid,
         };
         let next = standing.iter().find(waits)?;
         if next.thread.tid == start.thread.tid {

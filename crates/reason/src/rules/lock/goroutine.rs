@@ -83,14 +83,14 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
             let place = place.as_deref().unwrap_or("a function without a name");
             let how = match one.refers.is_empty() {
                 false => {
-                    "Its address lies on the stack of one goroutine alone that does not wait for it"
+                    "Its address, which is that of a struct that begins with it too, lies on the stack of one goroutine alone that was read and does not wait for it"
                 }
                 true => {
                     "Beside those that wait for it the program has one goroutine alone that does something"
                 }
             };
             let text = format!("{how}: goroutine {}, which {does} in {place}.", one.id);
-            (format!(" that goroutine {} has, which {does} in {place}", one.id), text)
+            (format!(" that goroutine {} seems to have, which {does} in {place}", one.id), text)
         }
         None => {
             let text = "Which goroutine has it is not known: the runtime writes no owner down, and either several can \
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(end.object.name, "0x9000 of shop");
         let finding = &report.findings[0];
         assert_eq!(finding.code, "lock.goroutine");
-        let said = "waits in main.(*Shop).Count() for a mutex that goroutine 8 has, which sleeps in main.(*Shop).Order()";
+        let said = "waits in main.(*Shop).Count() for a mutex that goroutine 8 seems to have, which sleeps in main.(*Shop).Order()";
         assert!(finding.title.contains(said), "{}", finding.title);
         assert!(finding.remedy[0].command.contains("pprof/goroutine"));
     }

@@ -16,7 +16,7 @@ use crate::measure::doors;
 use crate::measure::own_functions::stands_in;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::programs;
 use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
@@ -207,19 +207,25 @@ fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
 }
 
 /// What can be done at whoever has it: its client, or the process of the session. A session that is a thread has none of its own to end.
-fn let_go(end: &End, by: &ThreadRef, client: Option<ThreadRef>) -> Option<Remedy> {
+fn let_go(model: &Model, end: &End, by: &ThreadRef, client: Option<ThreadRef>) -> Option<Remedy> {
     let ended = client.unwrap_or_else(|| by.clone());
     let who = words::who(&ended);
-    if session(end).is_some() {
-        let text = format!(
-            "commit or roll back at {who}; if nobody is there to do it, end {who} (its transaction is rolled back)"
-        );
-        return Some(Remedy::to(text).end(&ended));
-    }
     let has_process = ended.pid != end.links[end.named].who.pid;
-    let text =
-        format!("let {who} go on until it lets go; or end it (its transaction is rolled back)");
-    has_process.then(|| Remedy::to(text).end(&ended))
+    let text = match (session(end).is_some(), has_process) {
+        (true, true) => format!(
+            "commit or roll back at {who}; if nobody is there to do it, end {who}, with all else that it does (its transaction is rolled back)"
+        ),
+        (true, false) => {
+            return Some(Remedy::to(
+                "commit or roll back at the client of that session, or have the server end the session by its number (KILL)",
+            ));
+        }
+        (false, true) => {
+            format!("let {who} go on until it lets go; or end it (its transaction is rolled back)")
+        }
+        (false, false) => return None,
+    };
+    Some(holder_doing::end_all(model, &text, std::slice::from_ref(&ended)))
 }
 
 fn explain(
@@ -256,7 +262,7 @@ fn explain(
     let others = several.map_or_else(String::new, |count| {
         format!(" It is one of {count} that hold it, or wait before it: if it lets go, others are still in the way.")
     });
-    let let_go = several.is_none().then(|| let_go(end, by, client)).flatten();
+    let let_go = several.is_none().then(|| let_go(measures.model, end, by, client)).flatten();
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
     evidence.push(Evidence::new(counted, holders as f64, "1", source));

@@ -107,6 +107,18 @@ fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a Disk> {
         .values()
         .find(|disk| Object::Disk(Some(disk.dev)) == end.object)
         .or_else(|| model.disk.of(most.filter(|dev| *dev != DeviceNumber::default())?));
+    // Of a network file system or FUSE the pages wait for no disk of this host.
+    let flusher = pauses(measures, end).into_iter().max_by_key(|it| it.pause_ns);
+    let is_elsewhere = |name: &str| {
+        let major = name.split_once(':').and_then(|(major, _)| major.parse::<u32>().ok());
+        match major {
+            Some(major) => major == 0 || name.contains("fuse"),
+            None => !name.is_empty() && !name.starts_with("btrfs"),
+        }
+    };
+    if own.is_none() && flusher.is_some_and(|it| is_elsewhere(&it.bdi)) {
+        return None;
+    }
     let is_written = |disk: &&Disk| {
         let series = model.disk.samples.get(&disk.dev);
         let ends = series.and_then(|series| Some((series.first()?, series.last()?)));
@@ -150,6 +162,11 @@ impl Paused<'_> {
         self.busy < DISK_BUSY_MIN.value
     }
 
+    /// Of cgroup v2 a group with a limit of memory has its part of the host's limit, and so has each file system.
+    fn is_by_other_limit(&self) -> bool {
+        self.is_by_limit() && !self.is_near()
+    }
+
     fn is_asked_for(&self) -> bool {
         self.paused >= PAUSED_PART_MIN.value * self.end.seconds
     }
@@ -182,7 +199,9 @@ fn matched<'m>(
         return None;
     }
     let setting = setting(measures);
-    let culprit = if paused.is_by_limit() {
+    let culprit = if paused.is_by_other_limit() {
+        Culprit::setting("dirty limit of its group or file system", "memory.max")
+    } else if paused.is_by_limit() {
         Culprit::setting("dirty limit", setting)
     } else {
         Culprit { setting: Some(setting), ..Culprit::device(disk.name.clone()) }
@@ -243,7 +262,11 @@ fn explain(measures: &Measures<'_>, paused: &Paused<'_>, loss: &Loss<'_>) -> Wor
         "balance_dirty_pages",
     );
     Wording {
-        title: if paused.is_by_limit() {
+        title: if paused.is_by_other_limit() {
+            format!(
+                "{victim} is paused at a limit of dirty memory that is below the host's: that of its group, or of its file system"
+            )
+        } else if paused.is_by_limit() {
             format!("{victim} is paused at the host's limit of {limit} dirty memory")
         } else {
             format!(
@@ -285,6 +308,11 @@ const RATIO_OFFERED: u64 = 40;
 const MORE: u64 = 4;
 
 fn remedy(measures: &Measures<'_>, paused: &Paused<'_>) -> Remedy {
+    if paused.is_by_other_limit() {
+        return Remedy::to(
+            "raise memory.max or memory.high of the writer's group, or have it write less at a time",
+        );
+    }
     if !paused.is_by_limit() {
         // Who writes more than a disk takes meets a higher limit a little later, and is paused as before.
         return Remedy {

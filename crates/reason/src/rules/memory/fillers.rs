@@ -10,6 +10,7 @@
 
 use crate::facts::ThreadRef;
 use crate::measure::Measures;
+use crate::measure::cgroups::change;
 use crate::measure::memory_limits::Limited;
 use crate::measure::memory_members::is_member;
 use crate::threshold::Threshold;
@@ -115,7 +116,12 @@ fn of<'m>(
         made_room.map(|one| (one.thread.pid, &one.thread)).filter(|one| inside(one.1)).collect();
     let part = |bytes: u64| bytes as f64 / room_bytes.max(1) as f64;
     let bytes = |pid: u32, own: &Takes| {
-        own.bytes().max(shared.map_or(0, |one| of_own_group(measures, takes, pid, one)))
+        // Nobody takes up more than all of his group does: what was brought in may be dropped again.
+        let group = model.cgroup_of(&model.threads.thread_ref(pid), "memory");
+        let group = group.filter(|group| group.path != "/");
+        let in_use = group.and_then(|group| change(model, group)?.1.memory_bytes);
+        let most = own.bytes().min(in_use.unwrap_or(u64::MAX)).max(own.resident_bytes);
+        most.max(shared.map_or(0, |one| of_own_group(measures, takes, pid, one)))
     };
     let fills = |(pid, takes): &(&u32, &Takes)| {
         (part(takes.brought_bytes) >= BROUGHT_MIN.value || makers.contains_key(pid))

@@ -381,9 +381,10 @@ pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_byte
         "raise the limit".into()
     };
     let back = format!("echo {} > {file}", one.limit_bytes);
-    Remedy {
+    let new = rounded.max(usual);
+    let way = Remedy {
         text,
-        command: format!("echo {} > {file}", rounded.max(usual)),
+        command: format!("echo {new} > {file}"),
         // cgroup v1 refuses a limit below what is used just then and cannot be freed; whoever really has come to need
         // more than that would be tried for ever.
         undo: match one.file {
@@ -392,6 +393,19 @@ pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_byte
             }
             _ => back,
         },
-        action: Some(Action::write(&one.setting(), rounded.max(usual), one.limit_bytes)),
+        action: Some(Action::write(&one.setting(), new, one.limit_bytes)),
+    };
+    with_swap(way, one.group, new)
+}
+
+/// cgroup v1 refuses a limit of memory above that of memory and swap together, which goes up before it then.
+pub(super) fn with_swap(way: Remedy, group: &Cgroup, new_bytes: u64) -> Remedy {
+    match group.memory_and_swap_limit_bytes {
+        Some(both) if both < new_bytes => {
+            let folder = group.directory.trim_end_matches('/');
+            let file = format!("{folder}/memory.memsw.limit_in_bytes");
+            way.after(&Remedy::to("").write(&file, new_bytes, both))
+        }
+        _ => way,
     }
 }

@@ -3,6 +3,7 @@
 //! Page cache is no part of it: a group that reads fills its limit with it and is well. Must not: count what may be swapped as lost before
 //! swap is.
 
+use super::limit::with_swap;
 use crate::facts::{Cgroup, Resource};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -70,10 +71,14 @@ fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>
             action: Some(Action::look(Question::State)),
             ..Remedy::default()
         },
-        Remedy::to("give it more time by a higher limit").write(
-            &format!("{folder}/{file}"),
+        with_swap(
+            Remedy::to("give it more time by a higher limit").write(
+                &format!("{folder}/{file}"),
+                limit.saturating_mul(2),
+                limit,
+            ),
+            group,
             limit.saturating_mul(2),
-            limit,
         ),
     ];
     let culprit = Culprit {

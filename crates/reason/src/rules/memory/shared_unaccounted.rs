@@ -114,8 +114,9 @@ fn explain(missing: &Missing<'_>) -> Wording {
             words::who(oldest)
         ),
         text: format!(
-            "The segment {} (mapped with {}) occupies {allocated}; {} of it is in the page tables of {}. The rest was touched by \
-             processes that have ended, and stays until {} or whoever else maps it lets go.",
+            "The segment {} (mapped with {}) occupies {allocated}; {} of it is in the page tables of {}. The rest is in no page \
+             table: it was touched by processes that have ended, was written through a descriptor, or is in swap; it stays until {} or \
+             whoever else maps it lets go.",
             segment.name,
             words::bytes(segment.size_bytes as f64),
             words::bytes(segment.mapped_bytes as f64),

@@ -18,6 +18,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
+use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
@@ -156,12 +157,13 @@ fn server<'m>(
 
 /// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.
 fn clients<'a>(measures: &'a Measures<'_>, listener: &InetRef) -> Vec<&'a WaitSpan> {
+    let model = measures.model;
     let waits = |wait: &&WaitSpan| {
         let Some(ObjectRef::Inet(socket)) = &wait.place.object else { return false };
         match wait.class {
-            WaitClass::SocketConnect => leads_to(socket, listener),
+            WaitClass::SocketConnect => leads_to(model, socket, listener),
             WaitClass::SocketRead | WaitClass::SocketWrite => {
-                leads_to(socket, listener) && other_end(measures.model, socket).is_none()
+                leads_to(model, socket, listener) && other_end(model, socket).is_none()
             }
             _ => false,
         }
@@ -303,10 +305,16 @@ fn wording(
         })
         .flatten();
     let stands = stands.map_or_else(String::new, |stands| format!(" in {stands}"));
-    let refused = match listener.overflows {
-        0 => String::new(),
-        1 => "; 1 attempt to connect was ignored".into(),
-        n => format!("; {n} attempts to connect were ignored"),
+    // What its own socket has dropped; the count of overflows is of all listeners of its network namespace.
+    let attempts = |n: u64| words::count(n as usize, "attempt", "attempts");
+    let refused = match (listener.dropped, listener.overflows) {
+        (0, 0) => String::new(),
+        (0, n) => format!(
+            "; {} to connect {} ignored by listeners of its network namespace",
+            attempts(n),
+            were(n)
+        ),
+        (n, _) => format!("; {} to connect {} ignored", attempts(n), were(n)),
     };
     if listener.has_bursts() {
         return Wording {
@@ -315,12 +323,12 @@ fn wording(
                 "{} to connect {} ignored, since as many connections waited to be accepted as may; the client tries again \
                  after 1 s. The server does accept: as the look ends {} of at most {} wait.{who}",
                 words::count(listener.dropped as usize, "attempt", "attempts"),
-                if listener.dropped == 1 { "was" } else { "were" },
+                were(listener.dropped),
                 listener.state.accept_queue,
                 listener.state.accept_limit,
             ),
             evidence: evidence(measures, listener, longest),
-            remedy: vec![backlog(listener)],
+            remedy: vec![backlog(measures, listener)],
         };
     }
     Wording {
@@ -333,6 +341,10 @@ fn wording(
         evidence: evidence(measures, listener, longest),
         remedy: remedy(listener.process, class),
     }
+}
+
+fn were(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
 }
 
 fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Vec<Evidence> {
@@ -369,11 +381,13 @@ fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Ve
 }
 
 /// A longer queue: the lesser of what the program asks and what the host allows.
-fn backlog(listener: Listener<'_>) -> Remedy {
+fn backlog(measures: &Measures<'_>, listener: Listener<'_>) -> Remedy {
+    let tool = |name| command_in(measures.model, listener.socket.netns, name);
+    let (ss, sysctl) = (tool("ss"), tool("sysctl"));
     Remedy {
         text: "give listen() a longer backlog in the program's settings, up to net.core.somaxconn; Send-Q is the limit".into(),
-        command: format!("ss -ltn 'sport = :{}'; sysctl net.core.somaxconn", listener.socket.local.port()),
-        action: Some(Action::look(Question::State)),
+        command: format!("{ss} -ltn 'sport = :{}'; {sysctl} net.core.somaxconn", listener.socket.local.port()),
+        action: Some(Action::look(Question::State).through(ss.through.as_ref())),
         ..Remedy::default()
     }
 }
@@ -447,8 +461,9 @@ mod tests {
             facts.push(wait(10, "client", "connect", client(2), 0, 48));
             findings(facts)[0].text.clone()
         };
-        assert!(text(1).contains("; 1 attempt to connect was ignored."), "{}", text(1));
-        assert!(text(2).contains("; 2 attempts to connect were ignored."), "{}", text(2));
+        let by = "ignored by listeners of its network namespace.";
+        assert!(text(1).contains(&format!("; 1 attempt to connect was {by}")), "{}", text(1));
+        assert!(text(2).contains(&format!("; 2 attempts to connect were {by}")), "{}", text(2));
     }
 
     #[test]
@@ -517,7 +532,7 @@ mod tests {
         let mut facts = listener(2, 0);
         facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
         let kind = LimitKind::Descriptors;
-        let limit = Some(DeniedLimit { kind, limit: 20, used: 0, cgroup_id: 0 });
+        let limit = Some(DeniedLimit { kind, limit: 20, hard: 20, used: 0, cgroup_id: 0 });
         let thread = thread(20, "server");
         let denied =
             Denied { thread, syscall: "accept4".into(), errno: 24, limit, ..Denied::default() };

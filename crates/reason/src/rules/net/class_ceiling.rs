@@ -9,7 +9,7 @@ use crate::measure::Measures;
 use crate::measure::packet_queue::{Queue, flow_seconds};
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::Action;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, answers_behind, passed,
@@ -156,12 +156,21 @@ fn delayed(measures: &Measures<'_>, queue: &Queue<'_>) -> Losses {
 fn remedy(measures: &Measures<'_>, held_by: HeldBy<'_>) -> Vec<Remedy> {
     let (class, ceiling) = (held_by.ceiling.class, held_by.ceiling.ceiling);
     let tc = command_in(measures.model, class.netns, "tc");
+    if class.kind != "htb" {
+        return vec![Remedy {
+            text: "raise its ceiling (of hfsc: ul) with `tc class change`, if the link has room; what is not named again there is reset"
+                .into(),
+            command: format!("{tc} -d class show dev {}", words::shell(&class.interface)),
+            action: Some(Action::look(Question::State).through(tc.through.as_ref())),
+            ..Remedy::default()
+        }];
+    }
     let assured = class.assured_rate_bytes.map_or(ceiling, |rate| rate as f64);
     // Without a parent class there is nobody to borrow from: the assured rate is the ceiling.
     let lends = class.parent != "root";
     let change = |rate: f64, ceil: f64| {
         format!(
-            "class change dev {} parent {} classid {} {} rate {} ceil {}",
+            "class change dev {} parent {} classid {} {} rate {} ceil {}{}",
             words::shell(&class.interface),
             if lends {
                 class.parent.clone()
@@ -172,6 +181,10 @@ fn remedy(measures: &Measures<'_>, held_by: HeldBy<'_>) -> Vec<Remedy> {
             class.kind,
             bits(rate),
             bits(ceil),
+            match class.class_words.is_empty() {
+                true => String::new(),
+                false => format!(" {}", class.class_words),
+            },
         )
     };
     let raised = ceiling * RAISED;

@@ -9,7 +9,9 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::{LOST_ONE, Losing, NOTICED, losing, waited_for};
+use crate::rules::net::dropped_packets::{
+    LOST_ONE, Losing, NOTICED, is_noticed, losing, waited_for,
+};
 use crate::rules::net::filter_drop::REASON;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -90,7 +92,7 @@ fn full<'m>(measures: &Measures<'_>, netns: u32) -> Option<Table<'m>> {
 
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], table: Table<'m>) -> Option<Match<'m>> {
     let end = End::merged(table.losing.iter().map(|losing| &ends[losing.end]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
+    if !is_noticed(measures, &end) {
         return None;
     }
     let claimed: Vec<usize> = table.losing.iter().map(|losing| losing.end).collect();
@@ -114,7 +116,7 @@ fn wording(measures: &Measures<'_>, end: &End, table: &Table<'_>) -> Wording {
         set(max),
     );
     let see = Remedy {
-        text: "see whose connections they are, and how long each entry stays yet (the third column, seconds)".into(),
+        text: "see whose connections they are, and how long each entry stays yet (the fifth column, seconds)".into(),
         command: format!("{conntrack} -50 /proc/net/nf_conntrack"),
         action: Some(Action::look(Question::State).through(conntrack.through.as_ref())),
         ..Remedy::default()

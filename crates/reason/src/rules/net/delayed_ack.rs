@@ -14,6 +14,7 @@ use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -147,10 +148,9 @@ impl Held {
 
 /// The network namespace of a connection's other end, if that is on this host: by its descriptor, or by the waits of whoever had it.
 fn far_netns(measures: &Measures<'_>, socket: &InetRef) -> Option<u32> {
+    let pair = measures.model.called.translations.other_end(socket);
     let netns = |object: &ObjectRef| match object {
-        ObjectRef::Inet(far) if far.local == socket.remote && far.remote == socket.local => {
-            Some(far.netns)
-        }
+        ObjectRef::Inet(far) if (far.local, far.remote) == pair => Some(far.netns),
         _ => None,
     };
     let open = other_end(measures.model, socket).and_then(|end| netns(&end.object));
@@ -159,6 +159,8 @@ fn far_netns(measures: &Measures<'_>, socket: &InetRef) -> Option<u32> {
 
 fn wording(measures: &Measures<'_>, end: &End, peer: SocketAddr, held: &Held) -> Wording {
     let by = words::who(&writer(measures, end));
+    let netns = socket_of(measures, end).map_or(0, |socket| socket.netns);
+    let ss = command_in(measures.model, netns, "ss");
     let mut evidence = vec![
         Evidence::new("segments held back", held.times as f64, "1", "tcp_sock.first_tx_mstamp"),
         Evidence::new("for how long, on average", held.mean_seconds * 1e3, "ms", "tcp_sock"),
@@ -191,8 +193,8 @@ fn wording(measures: &Measures<'_>, end: &End, peer: SocketAddr, held: &Held) ->
             },
             Remedy {
                 text: "see what stands unsent meanwhile (notsent)".into(),
-                command: format!("ss -tnoi dst {} dport = :{}", peer.ip(), peer.port()),
-                action: Some(Action::look(Question::State)),
+                command: format!("{ss} -tnoi dst {peer}"),
+                action: Some(Action::look(Question::State).through(ss.through.as_ref())),
                 ..Remedy::default()
             },
         ],

@@ -10,6 +10,7 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, ActionKind, ActionTarget, Question};
 use crate::rules::file_of;
+use crate::rules::net::ways_out::command_in;
 use crate::rules::wording::Remedy;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -81,11 +82,13 @@ pub(super) fn remedies(
         name => name,
     };
     let at = server.map_or_else(String::new, |server| format!("@{} ", server.ip()));
+    let netns = measures.model.threads.identity(asker.thread).map_or(0, |known| known.netns);
+    let dig = command_in(measures.model, netns, "dig");
     let mut remedies = vec![Remedy {
         text: "ask the server yourself, then repair it or name another in resolv.conf".into(),
         // Behind -q a name that begins like an option is a name: what is asked for may come from anywhere.
-        command: format!("dig {at}-q {} +time=1 +tries=1", words::shell(name)),
-        action: Some(Action::look(Question::State)),
+        command: format!("{dig} {at}-q {} +time=1 +tries=1", words::shell(name)),
+        action: Some(Action::look(Question::State).through(dig.through.as_ref())),
         ..Remedy::default()
     }];
     if asker.forwards {
@@ -239,29 +242,23 @@ fn asks_again(answers: &Answers<'_>) -> bool {
     questions.any(|query| !seen.insert((query.thread.tid, query.id, &query.name)))
 }
 
-/// The host's own name, as it was asked for, if nothing else was: with a domain behind it also without one. None if it is not one that stands
-/// in a line as it is.
+/// The host's own name, if it was asked for and nothing else was but with domains behind it, which resolv.conf adds where the bare name is not
+/// found: a name that only begins alike is another's. None if it is not one that stands in a line as it is.
 fn own_name(host: &str, answers: &Answers<'_>, end: &End) -> Option<String> {
     let label = host.split('.').next().filter(|label| !label.is_empty())?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
-    let is_own = |name: &str| {
-        let first = name.split('.').next().unwrap_or_default();
-        first.eq_ignore_ascii_case(label) && name.chars().all(is_plain)
-    };
+    let is = |name: &str, own: &str| name.trim_end_matches('.').eq_ignore_ascii_case(own);
+    let begins =
+        |name: &str| name.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(label));
     let mut asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
     asked.insert(asked_name(end));
     asked.remove("");
-    if asked.is_empty() || !asked.iter().all(|name| is_own(name)) {
+    let is_sure = asked.iter().any(|name| is(name, label) || is(name, host));
+    if !is_sure || !asked.iter().all(|name| begins(name)) || !host.chars().all(is_plain) {
         return None;
     }
-    let mut names: Vec<&str> = asked.into_iter().collect();
-    // The longest, which has the domain, is the canonical one.
-    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    names.truncate(1);
-    if names[0] != label {
-        names.push(label);
-    }
-    Some(names.join(" "))
+    // The one that has the domain is the canonical one.
+    Some(if host == label { label.to_string() } else { format!("{host} {label}") })
 }
 
 /// The address that a question for a name was asked of: `7.8.9.10.in-addr.arpa` is 10.9.8.7.
@@ -302,7 +299,9 @@ mod tests {
         };
         let line = |names: &str| Some(format!("echo '127.0.1.1 {names}' >> /etc/hosts"));
         assert_eq!(asked("web", "web"), line("web"));
-        assert_eq!(asked("web", "Web.example.org"), line("Web.example.org web"));
+        assert_eq!(asked("web", "web.example.org"), None, "another's, by all that is known");
+        assert_eq!(asked("web.example.org", "Web.example.org"), line("web.example.org web"));
+        assert_eq!(asked("web.example.org", "web"), line("web.example.org web"));
         assert_eq!(asked("web", "db.example.org"), None);
         assert_eq!(asked("w'b", "w'b"), None, "no line as it is");
     }

@@ -10,7 +10,7 @@
 
 use super::dns_answered::{Answers, LATE, LATE_ONCE, YOUNG, asked_name};
 use super::dns_remedies::{Asker, remedies};
-use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, InetRef, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::{Measures, moment};
 use crate::model::object::Object;
@@ -88,7 +88,7 @@ fn matched<'m>(
         return None;
     }
     let address = server.map_or_else(|| "not known".to_string(), |server| server.to_string());
-    let mut by = match server.and_then(|server| local_server(measures.model, server)) {
+    let mut by = match server.and_then(|server| local_server(measures.model, server, end)) {
         Some(process) => culprit(measures.model, process),
         None => Culprit::peer(format!("DNS server {address}"), address.clone()),
     };
@@ -100,9 +100,16 @@ fn matched<'m>(
 }
 
 /// The process on this host that serves the address, if one does.
-fn local_server(model: &Model, server: SocketAddr) -> Option<&ThreadRef> {
+fn local_server<'m>(model: &'m Model, server: SocketAddr, end: &End) -> Option<&'m ThreadRef> {
+    // Each network namespace has a loopback of its own.
+    let asker = &end.links[end.named].who;
+    let netns = model.threads.identity(asker).map_or(0, |known| known.netns);
+    let is_there =
+        |socket: &InetRef| !server.ip().is_loopback() || netns == 0 || socket.netns == netns;
     let serves = |endpoint: &&Endpoint| match &endpoint.object {
-        ObjectRef::Inet(socket) => socket.protocol == "udp" && socket.local == server,
+        ObjectRef::Inet(socket) => {
+            socket.protocol == "udp" && socket.local == server && is_there(socket)
+        }
         _ => false,
     };
     model.held.endpoints.iter().find(serves).map(|endpoint| &endpoint.process)

@@ -1,4 +1,4 @@
-//! What the kernel's reasons for dropping a packet mean (include/net/dropreason-core.h), and where to look for what made it.
+//! What the kernel's reasons for dropping a packet mean (include/net/dropreason-core.h).
 //!
 //! Owns the words of the reasons that no rule of their own is about; where a reason says nothing, the function that dropped may. A reason
 //! that is not listed is of a newer kernel, or of a module, and is said as it stands. Must not: say whose packets they are, or that a drop
@@ -6,36 +6,8 @@
 //!
 //! Edit together: src/kernel/fitting.rs of the probe (what is the ordinary end of a packet, and not counted).
 
+use super::drop_looks::Look;
 use crate::facts::PacketDrops;
-
-/// Where to look for what drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    /// The interface's MTU.
-    Mtu,
-    /// Routes, and rules that choose between them.
-    Routes,
-    /// Whether packets for others are passed on.
-    PassingOn,
-    /// Filters of tc at the interface.
-    Filters,
-    /// Programs at the interface, or of a cgroup.
-    Programs,
-    /// What the driver leaves to the adapter: checksums.
-    Features,
-    /// Ports of a bridge, and their states.
-    Ports,
-    /// Where frames go by their addresses.
-    Forwarding,
-    /// Memory of all sockets of a protocol.
-    SocketMemory,
-    /// Policies of IPsec.
-    Policies,
-    /// The interface itself.
-    Interface,
-    /// Where in the kernel it happens.
-    Kernel,
-}
 
 /// Why packets were dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,21 +19,38 @@ pub(super) struct Cause {
 }
 
 const TOO_LONG: &str = "they are longer than its MTU allows";
+/// Of a veth whose other end is known, and takes no such length.
+pub(super) const TOO_LONG_FOR_PEER: &str = "they are longer than the MTU of its other end allows";
+const NOT_TAKEN_BY_PEER: &str =
+    "they are longer than the MTU of its other end allows, or that end is down";
 const CHECKSUM: &str = "their checksum is wrong";
-const NO_ROUTE: &str = "no route leads on from there";
-const DAMAGED: &str = "their headers are damaged";
+const NO_ROUTE: &str = "no route leads on from there, or one forbids them";
+const BLACK_HOLE: &str = "a route there is a black hole for them, or its interface is gone";
+const SHORT: &str = "they are shorter than their headers say";
 const SIGNATURE: &str = "their signature (TCP MD5 or AO) is missing or wrong";
 const FORGED: &str = "their source address cannot come from there (a martian)";
 
 /// Reasons by name.
 const REASONS: &[(&str, &str, Look)] = &[
     ("PKT_TOO_BIG", TOO_LONG, Look::Mtu),
-    ("IP_OUTNOROUTES", NO_ROUTE, Look::Routes),
+    (
+        "IP_OUTNOROUTES",
+        "no route leads there, one forbids them, or their own address is gone",
+        Look::Routes,
+    ),
     ("IP_INNOROUTES", NO_ROUTE, Look::Routes),
-    ("IP_INADDRERRORS", "no route leads on from there, or one forbids them", Look::Routes),
+    (
+        "IP_INADDRERRORS",
+        "they are for another host and are not passed on there, or their address may not be",
+        Look::Routes,
+    ),
     ("IP_INVALID_SOURCE", FORGED, Look::Routes),
     ("IP_LOCAL_SOURCE", "their source is an address of this host's own", Look::Routes),
-    ("IP_LOCALNET", "they are for 127.0.0.0/8 and come from outside", Look::Routes),
+    (
+        "IP_LOCALNET",
+        "their source or destination is in 127.0.0.0/8, which nothing from outside may be",
+        Look::Routes,
+    ),
     ("IP_INVALID_DEST", "their destination is no valid address", Look::Routes),
     ("IPV6DISABLED", "IPv6 is switched off there", Look::Interface),
     ("TC_EGRESS", "a filter of tc drops them", Look::Filters),
@@ -69,19 +58,23 @@ const REASONS: &[(&str, &str, Look)] = &[
     ("TC_CHAIN_NOTFOUND", "a filter of tc leads to a chain that is not there", Look::Filters),
     ("TC_RECLASSIFY_LOOP", "filters of tc lead in a circle", Look::Filters),
     ("XDP", "an XDP program at the interface drops them", Look::Programs),
-    ("BPF_CGROUP_EGRESS", "a BPF program of the sender's cgroup drops them", Look::Programs),
-    ("SOCKET_FILTER", "a filter on the socket itself drops them", Look::Programs),
+    ("BPF_CGROUP_EGRESS", "a BPF program of the sender's cgroup drops them", Look::CgroupPrograms),
+    (
+        "SOCKET_FILTER",
+        "a filter on their socket, or a BPF program of its cgroup, drops them",
+        Look::CgroupPrograms,
+    ),
     ("SECURITY_HOOK", "a security module of the kernel drops them", Look::Kernel),
     ("XFRM_POLICY", "the policy of IPsec does not let them pass", Look::Policies),
     ("TCP_CSUM", CHECKSUM, Look::Features),
     ("UDP_CSUM", CHECKSUM, Look::Features),
     ("ICMP_CSUM", CHECKSUM, Look::Features),
     ("IP_CSUM", CHECKSUM, Look::Features),
-    ("SKB_CSUM", CHECKSUM, Look::Features),
+    ("SKB_CSUM", "their checksum is wrong, or could not be made", Look::Features),
     ("SKB_GSO_SEG", "they cannot be cut into segments", Look::Features),
-    ("IP_INHDR", DAMAGED, Look::Features),
-    ("PKT_TOO_SMALL", DAMAGED, Look::Features),
-    ("HDR_TRUNC", DAMAGED, Look::Features),
+    ("IP_INHDR", "their TTL is used up, or their headers are not valid", Look::Routes),
+    ("PKT_TOO_SMALL", SHORT, Look::Features),
+    ("HDR_TRUNC", SHORT, Look::Features),
     ("TCP_MD5NOTFOUND", SIGNATURE, Look::Kernel),
     ("TCP_MD5UNEXPECTED", SIGNATURE, Look::Kernel),
     ("TCP_MD5FAILURE", SIGNATURE, Look::Kernel),
@@ -93,7 +86,7 @@ const REASONS: &[(&str, &str, Look)] = &[
     ("TCP_MINTTL", "they come from further away than the socket takes packets from", Look::Kernel),
     (
         "PROTO_MEM",
-        "all sockets of the protocol together have used up their memory",
+        "the receive buffer of their socket is full, or its cgroup or all sockets of the protocol may use no more memory",
         Look::SocketMemory,
     ),
     ("NOMEM", "the kernel had no memory for them", Look::SocketMemory),
@@ -108,17 +101,27 @@ const REASONS: &[(&str, &str, Look)] = &[
     ("VXLAN_VNI_NOT_FOUND", "no tunnel there has their network's number", Look::Interface),
     ("VXLAN_INVALID_HDR", "they are not of the tunnel's kind", Look::Interface),
     ("TUNNEL_TXINFO", "the tunnel does not know where to send them", Look::Forwarding),
+    ("VXLAN_NO_REMOTE", "nothing there says where they are to go", Look::Forwarding),
     ("NO_TX_TARGET", "nothing there says where they are to go", Look::Forwarding),
     ("VXLAN_ENTRY_EXISTS", "their sender is said to be elsewhere", Look::Forwarding),
     ("MAC_INVALID_SOURCE", "the hardware address of their sender is not valid", Look::Forwarding),
-    ("LOCAL_MAC", "the hardware address of their sender is this host's own", Look::Forwarding),
     ("IP_TUNNEL_ECN", "the tunnel's marks of congestion contradict their own", Look::Kernel),
     ("RECURSION_LIMIT", "they go round in a circle of interfaces", Look::Routes),
     ("BRIDGE_INGRESS_STP_STATE", "the port of the bridge does not forward", Look::Ports),
-    ("DEV_READY", "the interface is not ready to send", Look::Interface),
-    ("DEV_HDR", "the interface could not write their header", Look::Interface),
+    ("DEV_READY", "the interface is down, or no program has it open (tun, tap)", Look::Interface),
+    (
+        "DEV_HDR",
+        "the program behind the interface (tun, tap) describes them wrongly",
+        Look::Interface,
+    ),
+    ("IP_NOPROTO", "nothing there takes their IP protocol", Look::Kernel),
+    ("INVALID_PROTO", "they do not follow their protocol", Look::Kernel),
+    ("IPV6_BAD_EXTHDR", "their IPv6 extension headers are not valid", Look::Kernel),
+    ("PSP_INPUT", "their encryption (PSP) does not fit their socket's", Look::Kernel),
+    ("PSP_OUTPUT", "their encryption (PSP) does not fit their socket's", Look::Kernel),
+    ("TC_COOKIE_ERROR", "a filter of tc could not go on with them", Look::Filters),
+    ("SKB_UCOPY_FAULT", "the kernel could not copy them", Look::Kernel),
     ("TAP_FILTER", "the tap's filter drops them", Look::Programs),
-    ("TAP_TXFILTER", "the tap's filter drops them", Look::Programs),
 ];
 
 /// Reasons that rules of their own are about, or that are the other end's doing: begins of their names.
@@ -147,15 +150,22 @@ const NOT_SPECIFIED: &str = "NOT_SPECIFIED";
 
 /// Functions that drop for one reason alone, where none is given.
 const FUNCTIONS: &[(&str, &str, Look)] = &[
-    ("__dev_forward_skb", "they are longer than the MTU of the other end", Look::Mtu),
-    ("__dev_forward_skb2", "they are longer than the MTU of the other end", Look::Mtu),
+    ("__dev_forward_skb", NOT_TAKEN_BY_PEER, Look::MtuOfPeer),
+    ("__dev_forward_skb2", NOT_TAKEN_BY_PEER, Look::MtuOfPeer),
     ("br_dev_queue_push_xmit", TOO_LONG, Look::Mtu),
-    ("ip_forward", "they may not be forwarded", Look::Routes),
-    ("dst_discard", "a route there is a black hole for them", Look::Routes),
-    ("dst_discard_out", "a route there is a black hole for them", Look::Routes),
+    (
+        "ip_forward",
+        "they may not be forwarded: they are too long, or their TTL is used up",
+        Look::Routes,
+    ),
+    ("dst_discard", BLACK_HOLE, Look::Routes),
+    ("dst_discard_out", BLACK_HOLE, Look::Routes),
     ("ip_error", NO_ROUTE, Look::Routes),
     ("ip6_pkt_drop", NO_ROUTE, Look::Routes),
     ("ip6_pkt_discard", NO_ROUTE, Look::Routes),
+    ("ip_fragment", TOO_LONG, Look::Mtu),
+    ("__allowed_ingress", "the port of the bridge does not carry their VLAN", Look::Ports),
+    ("br_allowed_ingress", "the port of the bridge does not carry their VLAN", Look::Ports),
     ("br_handle_frame", "the bridge does not take them", Look::Ports),
     ("br_handle_frame_finish", "the bridge does not take them", Look::Ports),
 ];
@@ -174,7 +184,12 @@ pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
         (NOT_SPECIFIED, function) => listed(FUNCTIONS, function),
         (reason, _) if begins(OTHERS, reason) => None,
         (reason, _) => listed(REASONS, reason).or_else(|| {
-            let clause = format!("the kernel's word for why is {reason}");
+            // A module's own reasons (OVS, mac80211) have no names here.
+            let is_number = reason.bytes().all(|byte| byte.is_ascii_digit());
+            let clause = match is_number {
+                true => "a module of the kernel drops them".into(),
+                false => format!("the kernel's word for why is {reason}"),
+            };
             Some(Cause { clause, look: Look::Kernel })
         }),
     }
@@ -198,6 +213,8 @@ mod tests {
         assert_eq!(of("PKT_TOO_BIG", ""), Some((TOO_LONG.into(), Look::Mtu)));
         let said = of("OVS_DROP_METER", "").expect("a cause");
         assert_eq!(said, ("the kernel's word for why is OVS_DROP_METER".into(), Look::Kernel));
+        let said = of("131074", "").expect("a cause");
+        assert_eq!(said.0, "a module of the kernel drops them");
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &
 
 /// The program reads on while others are dropped.
 pub(super) fn reads(one: &Dropping<'_>) -> bool {
-    one.read >= READS.value * one.dropped
+    one.has_run && one.read >= READS.value * one.dropped
 }
 
 /// Part of the arriving datagrams that is dropped.
@@ -84,8 +84,9 @@ pub(super) fn matched<'m>(
     }
     for (at, end) in ends.iter().enumerate() {
         let Object::Inet(ino) = end.object else { continue };
+        let model = measures.model;
         let asks =
-            measures.model.called.socket(ino).is_some_and(|socket| leads_to(socket, one.socket));
+            model.called.socket(ino).is_some_and(|socket| leads_to(model, socket, one.socket));
         let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
         if asks && waits && !end.victims.is_empty() {
             matched = matched.claiming(at, None);

@@ -5,8 +5,8 @@
 
 use crate::facts::{DroppedFlow, InetRef, ObjectRef, PacketDrops, ThreadRef};
 use crate::graph::end::{End, EndKind};
-use crate::measure::Measures;
 use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket, of_tunnel};
+use crate::measure::{Measures, moment};
 use crate::model::object::Object;
 use crate::model::{Model, words};
 use crate::rules::net::losses::of_measure;
@@ -169,10 +169,15 @@ fn connects(end: &End, socket: Option<&InetRef>) -> bool {
     end.class == WaitClass::SocketConnect || socket.is_some_and(|it| it.is_connecting())
 }
 
-/// What these lose altogether; none if it is a moment.
+/// What these lose altogether; none if it is little.
 pub(super) fn noticed(measures: &Measures<'_>, ends: &[End], losing: &[Losing<'_>]) -> Option<End> {
     let end = End::merged(losing.iter().map(|losing| &ends[losing.end]))?;
-    (end.seconds >= NOTICED.value * measures.wall_seconds()).then_some(end)
+    is_noticed(measures, &end).then_some(end)
+}
+
+/// Whether an end costs enough to be named: by its share of the look, or of a long one in its worst second.
+pub(super) fn is_noticed(measures: &Measures<'_>, end: &End) -> bool {
+    end.seconds >= NOTICED.value * measures.wall_seconds() || moment::of(measures, end).is_some()
 }
 
 /// A match that claims all of these.
@@ -241,12 +246,11 @@ pub(super) fn matched<'m>(
     place: &PacketDrops,
     part: f64,
 ) -> Option<Match<'m>> {
-    let lost: f64 = losing.iter().map(|it| ends[it.end].seconds).sum();
     let mut matched = new;
     if part >= SERIOUS.value {
         matched.severity_min = Severity::Warning;
     }
-    if lost >= NOTICED.value * measures.wall_seconds() {
+    if noticed(measures, ends, losing).is_some() {
         return Some(claiming(matched, losing));
     }
     let object = Object::PacketQueue {

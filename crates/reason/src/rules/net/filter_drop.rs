@@ -75,7 +75,11 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             Some(netns) => netns == first.kind.netns,
             None => first.flow.socket_ino != 0,
         };
-        let is_own = first.is_outgoing && is_there;
+        // An answer that was made there has no interface yet, either.
+        let is_own = match first.is_outgoing {
+            true => is_there,
+            false => first.kind.interface.is_empty(),
+        };
         let suspects = suspects(measures.model, &first, is_own);
         let netns = first.kind.netns;
         let key = match suspects.rule {
@@ -155,7 +159,7 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     };
     let comma = if filtered.suspects.rule.is_some_and(|rule| rule.handle != 0) { "," } else { "" };
     let title = match (filtered.is_own, is_outgoing) {
-        (true, _) => {
+        (true, true) => {
             format!(
                 "{waits} {waited}, but its packets do not leave this host: {by}{comma} drops them"
             )
@@ -165,7 +169,7 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
                 "{waits} {waited}, but its packets are dropped on this host: {by}{comma} drops them"
             )
         }
-        (false, false) => {
+        (_, false) => {
             format!(
                 "{waits} {waited}, but what comes back is dropped on this host: {by}{comma} drops it"
             )
@@ -317,6 +321,26 @@ mod tests {
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "iptables -I OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
         assert_eq!(way.undo, "iptables -D OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
+    }
+
+    #[test]
+    fn an_answer_that_its_sender_s_own_filter_drops_is_led_to_that_rule() {
+        let mut facts = connects(48, "10.0.0.1:40000");
+        if let Body::PacketDrops(drops) = &mut facts[1].body {
+            drops.interface = String::new();
+            let flow = &mut drops.flows[0];
+            (flow.from, flow.to) = (flow.to, flow.from);
+        }
+        let answers = FilterRule { destination_port: None, source_port: Some(80), ..rule() };
+        facts[2] = fact(Body::FilterRule(answers));
+        let found = findings(facts.clone());
+        assert_eq!(found[0].culprit.name, "tcp sport 80 drop");
+        assert!(found[0].title.contains("what comes back is dropped on this host"));
+        assert!(found[0].text.contains("on the way out"), "{}", found[0].text);
+        if let Body::PacketDrops(drops) = &mut facts[1].body {
+            drops.interface = "eth0".into();
+        }
+        assert_eq!(findings(facts)[0].culprit.name, "packet filter", "it came in by an interface");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::ways_out::bits;
+use crate::rules::net::ways_out::{bits, command_in};
 use crate::rules::net::writers::{
     BUSY, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
 };
@@ -92,6 +92,7 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wo
     let share = f64::from(again) / f64::from(again.saturating_add(delivered).max(1));
     let rate = peer.throughput(measures);
     let window = peer.first().stream.state.congestion_window;
+    let mtr = command_in(measures.model, peer.first().stream.socket.netns, "mtr");
     let mut evidence = vec![
         Evidence::new("segments sent again", f64::from(again), "1", "tcp_sock.total_retrans"),
         Evidence::new("part of all segments", share * 100.0, "%", "tcp_sock"),
@@ -119,8 +120,8 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wo
         evidence,
         remedy: vec![Remedy {
             text: "find the hop that loses".into(),
-            command: format!("mtr -n --tcp --port {} {}", peer.address.port(), peer.address.ip()),
-            action: Some(Action::look(Question::State)),
+            command: format!("{mtr} -n --tcp --port {} {}", peer.address.port(), peer.address.ip()),
+            action: Some(Action::look(Question::State).through(mtr.through.as_ref())),
             ..Remedy::default()
         }],
     }

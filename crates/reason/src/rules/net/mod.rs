@@ -23,6 +23,7 @@ pub(crate) mod delayed_ack;
 mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
+mod drop_looks;
 mod drop_reasons;
 mod dropped_datagrams;
 mod dropped_packets;

@@ -14,7 +14,7 @@ use crate::measure::net_counter::growth_everywhere;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::NOTICED;
+use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -145,11 +145,10 @@ fn matched<'m>(
     silent: Silent<'m>,
 ) -> Option<Match<'m>> {
     let end = End::merged(silent.ends.iter().map(|at| &ends[*at]))?;
-    let noticed = end.seconds >= NOTICED.value * measures.wall_seconds();
     // A client that looks at the clock each second waits longer than its longest wait.
     let most =
         end.victims.values().map(|(_, seconds)| *seconds).fold(end.longest_seconds, f64::max);
-    if most < ASKED_AGAIN.value || !noticed {
+    if most < ASKED_AGAIN.value || !is_noticed(measures, &end) {
         return None;
     }
     let failures = silent.failures(measures);

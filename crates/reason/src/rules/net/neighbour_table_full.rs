@@ -13,7 +13,7 @@ use crate::measure::packet_drops::of_reason;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, connecting, losing, waited_for,
+    LOST_ONE, Losing, NOTICED, connecting, is_noticed, losing, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -124,7 +124,7 @@ fn matched<'m>(
     proven: &BTreeSet<usize>,
 ) -> Option<Match<'m>> {
     let end = End::merged(losing.iter().map(|losing| &ends[losing.end]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
+    if !is_noticed(measures, &end) {
         return None;
     }
     let filler = filler(measures, table.is_v6);

@@ -15,7 +15,7 @@ use crate::measure::packet_drops::of_reason;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::{LOST_ONE, NOTICED};
+use crate::rules::net::dropped_packets::{LOST_ONE, NOTICED, is_noticed};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -143,7 +143,7 @@ fn knows(sends_to: Option<IpAddr>, has: Option<IpAddr>) -> bool {
 
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], deaf: Deaf<'m>) -> Option<Match<'m>> {
     let end = End::merged(deaf.ends.iter().map(|at| &ends[*at]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
+    if !is_noticed(measures, &end) {
         return None;
     }
     let proof = match deaf.shown {

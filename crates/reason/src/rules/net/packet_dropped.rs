@@ -5,16 +5,19 @@
 //! waiter got no answer. Must not: name who decided that (the reason does not say it), or count drops that nobody waits for.
 //! Rejected: a rule for each reason (they differ by a clause and by where one looks).
 //!
-//! Edit together: drop_reasons.rs.
+//! Edit together: drop_reasons.rs, drop_looks.rs.
 
-use crate::facts::NOT_PASSED_ON;
+use crate::facts::{Link, NOT_PASSED_ON, PacketDrops};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::net_counter::growth;
 use crate::measure::packet_drops::Dropped;
+use crate::measure::tcp_stream::Stream;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::drop_reasons::{Cause, Look, cause};
+use crate::rules::net::drop_looks::Look;
+use crate::rules::net::drop_reasons::{Cause, TOO_LONG_FOR_PEER, cause};
 use crate::rules::net::dropped_packets::{
     LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, waited_for,
 };
@@ -53,6 +56,10 @@ pub(crate) static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
+/// The reason of a packet whose TTL is used up, and of one whose header is damaged.
+const OUT_OF_HOPS: &str = "IP_INHDR";
+/// The reason of a packet that a queueing discipline without a reason of its own drops.
+const NO_QUEUE: &str = "QDISC_DROP";
 /// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
 const FIRST_AGAIN_NS: u64 = 1_500_000_000;
 
@@ -61,15 +68,15 @@ type Place<'m> = (u32, u32, &'m str, &'m str);
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let drops = &measures.model.net.drops;
-    let with_cause = drops.iter().filter(|it| cause(it).is_some());
+    let with_cause = drops.iter().filter(|it| cause_of(measures, it).is_some());
     let reasons: BTreeSet<&str> = with_cause.map(|it| it.reason.as_str()).collect();
     // Of an end whose packets were dropped for several reasons: the one of most.
     let mut by_end: BTreeMap<usize, (u64, Losing<'m>)> = BTreeMap::new();
     for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
         let end = &ends[losing.end];
-        losing
-            .dropped
-            .retain(|it| cause(it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end));
+        losing.dropped.retain(|it| {
+            cause_of(measures, it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end)
+        });
         if is_sent_and_not_again(measures, &losing, end) {
             continue;
         }
@@ -111,8 +118,8 @@ fn is_asker_s(dropped: &Dropped<'_>, end: &End) -> bool {
     sender.is_none_or(|by| end.victims.contains_key(&by.pid))
 }
 
-/// Whether a stream has sent nothing again: then what was dropped was a copy, for a capture or another port of a bridge. What is no stream, and
-/// no question on a socket that is waited on, is no question either.
+/// Whether a stream has sent nothing again, and is not refused: then what was dropped was a copy, for a capture or another port of a bridge. What
+/// is no stream, and no question on a socket that is waited on, is no question either.
 fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool {
     let Object::Inet(ino) = end.object else {
         return !matches!(end.object, Object::DnsServer(..));
@@ -120,7 +127,12 @@ fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End
     let is_stream =
         losing.dropped.first().is_some_and(|it| it.is_outgoing && it.flow.protocol == "tcp");
     let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
-    is_stream && !losing.connects && stream.is_some_and(|it| it.change.retransmits == 0)
+    let is_refused = |stream: &Stream<'_>| {
+        measures.graph.undelivered(stream.socket).is_some_and(|it| it.is_refused())
+    };
+    is_stream
+        && !losing.connects
+        && stream.is_some_and(|it| it.change.retransmits == 0 && !is_refused(it))
 }
 
 /// Whether packets for somebody else were dropped where none is passed on.
@@ -136,6 +148,43 @@ fn is_not_passed_on(measures: &Measures<'_>, losing: &Losing<'_>) -> bool {
     is_so && NOT_PASSED_ON.contains(&&*kind.reason) && forwards == Some(false)
 }
 
+/// Whether packets had passed as many routers as they may: the kernel says of them what it says of damaged headers (ip_forward), and reports it to
+/// who sent them, which is counted. Fragments that never came are counted there too, and are no such drop.
+fn is_out_of_hops(measures: &Measures<'_>, kind: &PacketDrops) -> bool {
+    let counted = |name| growth(measures.model, kind.netns, name).is_some_and(|it| it > 0);
+    kind.reason == OUT_OF_HOPS
+        && ["Icmp.OutTimeExcds", "Icmp6.OutTimeExcds"].into_iter().any(counted)
+}
+
+/// The interface at which packets were dropped, as it was read last.
+fn interface<'m>(measures: &'m Measures<'_>, kind: &PacketDrops) -> Option<&'m Link> {
+    let mut links = measures.model.net.links.iter().rev();
+    links.find(|link| (link.netns, link.index) == (kind.netns, kind.index))
+}
+
+/// Why packets were dropped, as far as the reason and what else was read say it.
+fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
+    let link = || interface(measures, kind);
+    // Without a carrier an interface has a queueing discipline that drops all (noop_qdisc).
+    if kind.reason == NO_QUEUE && link().is_some_and(|link| link.carrier == Some(false)) {
+        let clause = "the interface has no carrier: its cable or its other end is down".into();
+        return Some(Cause { clause, look: Look::Interface });
+    }
+    if is_out_of_hops(measures, kind) {
+        let clause = "their TTL is used up, as where routes lead in a circle".into();
+        return Some(Cause { clause, look: Look::Routes });
+    }
+    let found = cause(kind)?;
+    let ends = link().and_then(|own| Some((own, measures.model.net.peer(own)?)));
+    match ends.filter(|_| found.look == Look::MtuOfPeer) {
+        Some((own, peer)) if peer.mtu < own.mtu => {
+            Some(Cause { clause: TOO_LONG_FOR_PEER.into(), look: Look::MtuOfPeer })
+        }
+        Some(_) => Some(Cause { clause: "its other end is down".into(), look: Look::Interface }),
+        None => Some(found),
+    }
+}
+
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
@@ -148,7 +197,7 @@ fn matched<'m>(
             clause: "they are for an address that is not there, and forwarding is off".into(),
             look: Look::PassingOn,
         },
-        false => cause(kind)?,
+        false => cause_of(measures, kind)?,
     };
     let said = Said { measures, losing, cause };
     let by = Culprit::setting(said.culprit(), said.setting());
@@ -186,11 +235,28 @@ impl Said<'_, '_> {
             .join(&between.to_string())
     }
 
-    fn mtu(&self) -> Option<u32> {
-        let kind = self.first().kind;
-        let mut links = self.measures.model.net.links.iter();
-        let link = links.find(|link| (link.netns, link.index) == (kind.netns, kind.index))?;
-        (self.cause.look == Look::Mtu && link.mtu != 0).then_some(link.mtu)
+    /// The interface whose setting drops them, where that is known: where they were dropped, or of a veth its other end.
+    fn link(&self) -> Option<&Link> {
+        let link = interface(self.measures, self.first().kind)?;
+        let peer = || self.measures.model.net.peer(link);
+        if self.cause.look == Look::MtuOfPeer { peer() } else { Some(link) }
+    }
+
+    fn mtu(&self) -> Option<(&Link, u32)> {
+        let is_mtu = matches!(self.cause.look, Look::Mtu | Look::MtuOfPeer);
+        self.link().filter(|link| is_mtu && link.mtu != 0).map(|link| (link, link.mtu))
+    }
+
+    /// What is longer than it, in a clause's brackets.
+    fn mtu_said(&self) -> String {
+        match self.mtu() {
+            None => String::new(),
+            Some((_, bytes)) if self.cause.look == Look::Mtu => format!(" ({bytes} bytes)"),
+            Some((link, bytes)) => {
+                let of = of_namespace(self.measures.model, link.netns);
+                format!(" ({}{of}: {bytes} bytes)", link.name)
+            }
+        }
     }
 
     /// ` at eth0 of network namespace blue`.
@@ -203,10 +269,15 @@ impl Said<'_, '_> {
         let at = self.interface().unwrap_or("this host");
         match self.cause.look {
             Look::PassingOn => format!("forwarding of {at}"),
-            Look::Mtu => format!("MTU of {at}"),
+            Look::Mtu | Look::MtuOfPeer => match self.link() {
+                Some(link) => format!("MTU of {}", link.name),
+                None if self.cause.look == Look::Mtu => format!("MTU of {at}"),
+                None => format!("MTU of the other end of {at}"),
+            },
             Look::Routes => format!("routes to {}", self.first().flow.to.ip().to_canonical()),
             Look::Filters => format!("tc filter of {at}"),
             Look::Programs => format!("program at {at}"),
+            Look::CgroupPrograms => "filter of the socket or its cgroup".into(),
             _ => at.to_string(),
         }
     }
@@ -216,7 +287,9 @@ impl Said<'_, '_> {
         let at = self.interface().unwrap_or_default();
         match (self.cause.look, self.mtu()) {
             (Look::PassingOn, _) => self.forwarding('.'),
-            (Look::Mtu, Some(mtu)) => format!("dev {at} mtu {mtu}"),
+            (Look::Mtu | Look::MtuOfPeer, Some((link, mtu))) => {
+                format!("dev {} mtu {mtu}", link.name)
+            }
             (Look::Filters, _) => format!("tc filter, dev {at}"),
             _ => self.reason().to_string(),
         }
@@ -235,7 +308,7 @@ impl Said<'_, '_> {
             "tcp" => " TCP sends each of them again, later each time.",
             _ => "",
         };
-        let mtu = self.mtu().map_or_else(String::new, |mtu| format!(" ({mtu} bytes)"));
+        let mtu = self.mtu_said();
         let mut evidence = vec![
             Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
             Evidence::new(
@@ -245,8 +318,8 @@ impl Said<'_, '_> {
                 "kfree_skb",
             ),
         ];
-        if let Some(mtu) = self.mtu() {
-            let said = format!("MTU of {}", self.interface().unwrap_or_default());
+        if let Some((link, mtu)) = self.mtu() {
+            let said = format!("MTU of {}", link.name);
             evidence.push(Evidence::new(said, f64::from(mtu), "byte", "rtnetlink RTM_GETLINK"));
         }
         Wording {
@@ -286,66 +359,19 @@ impl Said<'_, '_> {
     /// Where to look; what is to be changed there is for whoever set it. Of a packet that said no interface none can be looked at.
     fn remedy(&self) -> Remedy {
         let (model, kind) = (self.measures.model, self.first().kind);
-        let device = words::shell(&kind.interface);
+        let (netns, device) = match self.link() {
+            Some(link) if self.cause.look == Look::MtuOfPeer => (link.netns, &link.name),
+            _ => (kind.netns, &kind.interface),
+        };
+        let device = words::shell(device);
         let to = self.first().flow.to.ip().to_canonical();
-        let look = match (self.interface(), self.cause.look) {
-            (None, Look::Routes | Look::Ports | Look::SocketMemory | Look::Policies) => {
-                self.cause.look
-            }
-            (None, _) => Look::Kernel,
-            _ => self.cause.look,
+        let look = match self.cause.look {
+            look if self.interface().is_some() || look.is_of_no_interface() => look,
+            _ => Look::Kernel,
         };
-        let (text, tool, words) = match look {
-            Look::Mtu => (
-                "see the MTU there: the sender's may be no greater, or the router is to tell it (ICMP) or to lower its segments (MSS)",
-                "ip",
-                format!("-d link show dev {device}"),
-            ),
-            Look::Routes | Look::PassingOn => (
-                "see the routes there, and the rules that choose between them",
-                "ip",
-                format!("route get {to}"),
-            ),
-            Look::Filters => {
-                let way = if kind.reason == "TC_INGRESS" { "ingress" } else { "egress" };
-                (
-                    "see the filters there, with their counters",
-                    "tc",
-                    format!("-s filter show dev {device} {way}"),
-                )
-            }
-            Look::Programs => {
-                ("see the programs there", "bpftool", format!("net show dev {device}"))
-            }
-            Look::Features => (
-                "see what is left to the adapter: a checksum or a segment that it gets wrong is switched off with -K",
-                "ethtool",
-                format!("-k {device}"),
-            ),
-            Look::Ports => {
-                ("see the states of the bridge's ports", "bridge", "-d link show".into())
-            }
-            Look::Forwarding => {
-                ("see where frames are sent there", "bridge", format!("fdb show dev {device}"))
-            }
-            Look::SocketMemory => (
-                "see the memory of all sockets, and its limits",
-                "cat",
-                "/proc/net/sockstat /proc/sys/net/ipv4/tcp_mem /proc/sys/net/ipv4/udp_mem".into(),
-            ),
-            Look::Policies => ("see the policies of IPsec", "ip", "xfrm policy".into()),
-            Look::Interface => (
-                "see how the interface is set, and what it counts",
-                "ip",
-                format!("-d -s link show dev {device}"),
-            ),
-            Look::Kernel => (
-                "see where in the kernel they are dropped",
-                "perf",
-                "record -e skb:kfree_skb -a -g -- sleep 5".into(),
-            ),
-        };
-        let tool = command_in(model, kind.netns, tool);
+        let is_incoming = kind.reason == "TC_INGRESS";
+        let (text, tool, words) = look.command(&device, to, is_incoming);
+        let tool = command_in(model, netns, tool);
         Remedy {
             text: text.into(),
             command: format!("{tool} {words}"),
@@ -359,7 +385,7 @@ impl Said<'_, '_> {
 mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::fact;
+    use crate::rules::scenes::{LOOK_NS, fact};
 
     const CODE: &str = "net.packet_dropped";
 
@@ -385,6 +411,67 @@ mod tests {
         );
         assert!(found[0].text.contains("allows (1400 bytes)."), "{}", found[0].text);
         assert_eq!(found[0].remedy[0].command, "ip -d link show dev eth0");
+    }
+
+    #[test]
+    fn what_the_other_end_of_a_veth_refuses_is_said_of_that_end() {
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "NOT_SPECIFIED");
+        if let Body::PacketDrops(drops) = &mut facts[2].body {
+            drops.function = "__dev_forward_skb2".into();
+        }
+        let found = findings(facts.clone());
+        assert_eq!(found[0].culprit.name, "MTU of the other end of eth0");
+        if let Body::Link(link) = &mut facts[3].body {
+            link.peer = Some(7);
+        }
+        let end = |netns: u32, name: &str| {
+            let (name, netns_name) = (name.to_string(), format!("ns{netns}"));
+            let (index, mtu) = (7, 1_200);
+            let link = Link { netns, netns_name, index, name, mtu, ..Link::default() };
+            fact(Body::Link(Link { peer: Some(2), ..link }))
+        };
+        facts.push(end(2, "veth9"));
+        let found = findings(facts.clone());
+        assert_eq!(found[0].culprit.name, "MTU of veth9");
+        let said = "its other end allows (veth9 of network namespace ns2: 1200 bytes).";
+        assert!(found[0].text.contains(said), "{}", found[0].text);
+        assert_eq!(found[0].remedy[0].command, "ip -n ns2 -d link show dev veth9");
+        let mut equal = facts.clone();
+        if let Body::Link(link) = &mut equal[3].body {
+            link.mtu = 1_200;
+        }
+        assert!(findings(equal)[0].title.ends_with("its other end is down"));
+        facts.push(end(3, "veth8"));
+        assert_eq!(findings(facts)[0].culprit.name, "MTU of the other end of eth0", "which?");
+    }
+
+    #[test]
+    fn an_interface_without_a_carrier_is_said() {
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "QDISC_DROP");
+        assert!(!says(CODE, facts.clone()), "a queue that is full is another's");
+        if let Body::Link(link) = &mut facts[3].body {
+            link.carrier = Some(false);
+        }
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "eth0"));
+        assert!(
+            found[0].title.contains("eth0: the interface has no carrier"),
+            "{}",
+            found[0].title
+        );
+    }
+
+    #[test]
+    fn packets_in_a_circle_are_known_by_what_is_said_to_who_sent_them() {
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "IP_INHDR");
+        assert!(findings(facts.clone())[0].title.ends_with("or their headers are not valid"));
+        for (at_ns, count) in [(0, 3), (LOOK_NS, 9)] {
+            let counters = [("Icmp.OutTimeExcds".to_string(), count)].into();
+            facts.push(Fact { at_ns, body: Body::NetCounters(NetCounters { netns: 1, counters }) });
+        }
+        let found = findings(facts);
+        assert_eq!(found[0].culprit.name, "routes to 192.0.2.1");
+        assert!(found[0].title.contains("their TTL is used up"), "{}", found[0].title);
     }
 
     #[test]

@@ -70,7 +70,10 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if tries.last.syscall != "connect" {
         return None;
     }
-    let all = measures.model.net.port_use.values().filter(|used| used.remote == remote);
+    // Each network namespace has ports of its own.
+    let netns = measures.model.threads.identity(&tries.last.thread).map_or(0, |known| known.netns);
+    let is_its = |used: &&PortUse| used.remote == remote && (netns == 0 || used.netns == netns);
+    let all = measures.model.net.port_use.values().filter(is_its);
     let used = all.max_by_key(|used| used.open + used.time_wait)?;
     let taken = f64::from(used.open + used.time_wait);
     if taken < TAKEN.value * f64::from(used.ports()) {
@@ -140,7 +143,11 @@ fn remedies(measures: &Measures<'_>, used: &PortUse) -> Vec<Remedy> {
             set(used.range),
         ));
     }
-    if let (Some(old @ (0 | 2)), true) = (used.reuse, used.time_wait > used.open) {
+    // Of loopback the kernel does so by itself (2).
+    let is_useful = |old: u32| old == 0 || !used.remote.ip().is_loopback();
+    if let (Some(old @ (0 | 2)), true) = (used.reuse, used.time_wait > used.open)
+        && is_useful(old)
+    {
         let set = |value: u32| format!("{sysctl} -w {REUSE}={value}");
         all.push(Remedy::to("use the ports of ended connections again, after a second").set(
             Action::sysctl(REUSE, 1, old).through(sysctl.through.as_ref()),

@@ -17,6 +17,7 @@ use crate::model::words;
 use crate::rules::action::{Action, Question as Asked};
 use crate::rules::engine::Loss;
 use crate::rules::net::queued_questions::{Keeper, Question, keepers};
+use crate::rules::net::ways_out::{ToolWithin, command_in};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -169,7 +170,9 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], keeper: Keeper) -> O
     let proxy = measures.model.threads.thread_ref(keeper.pid);
     let by = culprit(measures.model, &proxy);
     let object = Object::Process(keeper.pid);
-    let queue = Queue { proxy, keeper, longest, stand, seconds };
+    let netns = measures.model.threads.identity(&proxy).map_or(0, |known| known.netns);
+    let ss = command_in(measures.model, netns, "ss");
+    let queue = Queue { proxy, keeper, longest, stand, seconds, ss };
     let mut matched = Match::new(by, proof, move |loss| queue.explain(loss)).on(object);
     for (at, victims) in parts {
         matched = matched.claiming(at, victims);
@@ -186,6 +189,8 @@ struct Queue {
     stand: usize,
     /// What is waited through the proxy.
     seconds: f64,
+    /// ss, where the proxy is.
+    ss: ToolWithin,
 }
 
 impl Queue {
@@ -239,8 +244,8 @@ impl Queue {
                     "let {proxy} ask more at a time, if its upstream can take it: `maxconn` of the server in HAProxy (`show stat` \
                      counts the queue as qcur), `max_conns` in nginx, else the size of its pool; which connections are taken"
                 ),
-                command: format!("ss -tnp dst {}", self.keeper.upstream),
-                action: Some(Action::look(Asked::State)),
+                command: format!("{} -tnp dst {}", self.ss, self.keeper.upstream),
+                action: Some(Action::look(Asked::State).through(self.ss.through.as_ref())),
                 ..Remedy::default()
             }],
         }

@@ -32,6 +32,10 @@ fn by(tc: &ToolWithin, last: &QdiscSample, text: &str, words: &str, undo: &str) 
 /// A queue for each flow in place of a plain one. Only what is put back whole can be replaced: with any other kind
 /// its settings, classes or filters would be lost.
 pub(super) fn apart(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
+    // The kernel's own root of an adapter with several queues: a place below it has no handle that tc would find.
+    if last.parent.starts_with("0:") {
+        return None;
+    }
     let device = words::shell(&last.interface);
     let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
     let (place, before) = match last.kind.as_str() {

@@ -13,6 +13,7 @@ use crate::measure::Measures;
 use crate::measure::tcp_stream::{Stream, other_end};
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::ways_out::command_in;
 use crate::rules::net::writers::{BUSY, Peer, WINDOW_SHUT, by_peer, window_is_shut};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -97,7 +98,7 @@ fn wording(
             words::bytes(rate),
         ),
         evidence: evidence(share, first.stream, reader, rate),
-        remedy: remedy(address, thread),
+        remedy: remedy(measures, peer, thread),
     }
 }
 
@@ -134,7 +135,9 @@ fn evidence(
     evidence
 }
 
-fn remedy(peer: SocketAddr, thread: Option<&ThreadRef>) -> Vec<Remedy> {
+fn remedy(measures: &Measures<'_>, of: &Peer<'_>, thread: Option<&ThreadRef>) -> Vec<Remedy> {
+    let peer = of.address;
+    let ss = command_in(measures.model, of.first().stream.socket.netns, "ss");
     match thread {
         Some(thread) => vec![
             Remedy::to(format!("see what {} does instead of reading", words::who(thread)))
@@ -142,8 +145,8 @@ fn remedy(peer: SocketAddr, thread: Option<&ThreadRef>) -> Vec<Remedy> {
         ],
         None => vec![Remedy {
             text: format!("look at the reading program on {}", peer.ip()),
-            command: format!("ss -tin dst {}", peer.ip()),
-            action: Some(Action::look(Question::State)),
+            command: format!("{ss} -tin dst {peer}"),
+            action: Some(Action::look(Question::State).through(ss.through.as_ref())),
             ..Remedy::default()
         }],
     }

@@ -60,7 +60,7 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new("more is lost than a queue loses", "many_losses_are_no_queue"),
     ],
     remedies: &[
-        "shape this host's traffic a little below the rate of the slow hop, with fq_codel",
+        "shape what goes over the slow hop a little below its rate, with fq_codel",
         "use a faster path, or send less",
     ],
     stories: &["S0.17"],
@@ -107,7 +107,7 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
         ),
         text: format!(
             "{} pass in waits to write to {}. The round trip takes {}, {} when the path is empty, and no \
-             queue of this host stands: some {} wait at a hop that lets {} through.",
+             queue of this host stands: some {} wait at a hop through which this host gets {} there.",
             words::of_window(peer.lost(), measures.wall_seconds()),
             peer.address,
             words::seconds(rtt),
@@ -128,7 +128,9 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
         ],
         remedy: vec![Remedy {
             text: format!(
-                "shape the interface to {} with fq_codel, a little below the slow hop, to have the queue here",
+                "shape what goes over that hop alone (a class of its own with fq_codel below it, and a filter dst {}; not the whole interface) \
+                 to {}, a little below what gets through, to have the queue here",
+                peer.address.ip(),
                 bits(rate * BELOW)
             ),
             ..Remedy::default()

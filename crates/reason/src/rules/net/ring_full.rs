@@ -29,7 +29,7 @@ pub(crate) static RULE: Rule = Rule {
     title: "An adapter has no room for packets that come in, and drops them",
     theory: "An adapter puts each packet into memory that a descriptor of its receive ring points to. The CPU that handles its interrupt \
              empties the ring; if a burst is longer than the ring, or that CPU comes too late, the adapter has nowhere to put a packet \
-             and drops it. No socket and no filter of this host ever sees it, and whoever sent it sends it again.",
+             and drops it. No socket and no filter of this host ever sees it, and TCP sends it again; a datagram is gone.",
     needs: &[
         "the adapter counts packets that found no room (rx_missed_errors, rx_fifo_errors), ten a second or more",
         "its driver says how long the ring is",
@@ -134,8 +134,8 @@ fn wording(model: &Model, full: &Full<'_>) -> Wording {
             "{name} has no room for packets that come in: {lost} were dropped by the adapter"
         ),
         text: format!(
-            "{} of what came to {name} found none of its {room} free and is lost before this host sees it. {longest} Whoever sent it \
-             sends it again.",
+            "{} of what came to {name} found none of its {room} free and is lost before this host sees it. {longest} TCP sends \
+             it again; a datagram is gone.",
             words::percent(full.part()),
         ),
         evidence: evidence(full),

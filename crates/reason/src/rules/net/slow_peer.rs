@@ -15,7 +15,8 @@ use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::NOTICED;
+use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
+use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -124,13 +125,13 @@ fn matched<'m>(
     own: Vec<usize>,
 ) -> Option<Match<'m>> {
     let end = End::merged(own.iter().map(|at| &ends[*at]))?;
-    let noticed = end.seconds >= NOTICED.value * measures.wall_seconds();
-    if end.longest_seconds < SLOW.value || !noticed {
+    if end.longest_seconds < SLOW.value || !is_noticed(measures, &end) {
         return None;
     }
     let counted = |name: &str| {
         let Object::Inet(ino) = end.object else { return None };
-        let socket = measures.model.called.socket(ino)?;
+        // A datagram is sent once, whatever becomes of it.
+        let socket = measures.model.called.socket(ino).filter(|it| it.is_tcp())?;
         // Of a namespace whose first process began within the look nothing is known from before.
         growth(measures.model, socket.netns, name)
     };
@@ -169,9 +170,10 @@ fn answering(
     Wording {
         title: format!("{waits} for {address}, which takes its time to answer"),
         text: format!(
-            "{} pass in waits for what it sends, {} the longest.{}",
+            "{} pass in waits for what it sends, {} the longest.{}{}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
+            translated(measures, end),
             match again {
                 None => String::new(),
                 Some(0) => nothing_lost.to_string(),
@@ -195,6 +197,16 @@ fn answering(
     }
 }
 
+/// Whom it is really, where its address stands for another.
+fn translated(measures: &Measures<'_>, end: &End) -> String {
+    let Object::Inet(ino) = end.object else { return String::new() };
+    let Some(socket) = measures.model.called.socket(ino) else { return String::new() };
+    match measures.model.called.translations.other_end(socket) {
+        (far, _) if far == socket.remote => String::new(),
+        (far, _) => format!(" That address stands for {far} here: this host translates it (NAT)."),
+    }
+}
+
 /// This side of the connection, and the way to the peer.
 fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str) -> Vec<Remedy> {
     let socket = match end.object {
@@ -206,10 +218,12 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
             .into(),
         ..ask::of_socket(measures.model, socket)
     });
+    let mtr = command_in(measures.model, socket.map_or(0, |it| it.netns), "mtr");
+    let by = if socket.is_none_or(InetRef::is_tcp) { "--tcp" } else { "--udp" };
     let way = Remedy {
         text: text.into(),
-        command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
-        action: Some(Action::look(Question::State)),
+        command: format!("{mtr} -n {by} --port {} {}", address.port(), address.ip()),
+        action: Some(Action::look(Question::State).through(mtr.through.as_ref())),
         ..Remedy::default()
     };
     own.into_iter().chain([way]).collect()
@@ -285,13 +299,14 @@ fn connecting(
     Wording {
         title: format!("{waits} for a connection to {address}, which {does}"),
         text: format!(
-            "{} pass in waits to be connected, {} the longest{}.{instead}",
+            "{} pass in waits to be connected, {} the longest{}.{}{instead}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
             again.map_or_else(String::new, |n| format!(
                 "; {}",
                 words::count(n as usize, "attempt was repeated", "attempts were repeated")
             )),
+            translated(measures, end),
         ),
         evidence: std::iter::once(Evidence::new(
             "longest wait to be connected",
@@ -310,9 +325,10 @@ fn connecting(
 
 #[cfg(test)]
 mod tests {
+    use crate::answer::explain;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint};
+    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, fact, host};
     use crate::rules::wording::Severity;
 
     const CODE: &str = "net.slow_peer";
@@ -325,6 +341,19 @@ mod tests {
     /// A client polls its connection until a time, in tenths of a second.
     fn asks(to: u64) -> Vec<Fact> {
         vec![wait(10, "client", "poll", far(100, 40_000, 1), 0, to)]
+    }
+
+    #[test]
+    fn who_stands_behind_an_address_of_a_service_is_said() {
+        let mut facts = asks(48);
+        let at = |text: &str| text.parse().expect("an address");
+        let (far_local, far_remote) = (at("10.244.1.5:8080"), at("10.0.0.1:40000"));
+        let (local, remote) = (far_remote, at("192.0.2.1:80"));
+        let of = Translation { netns: 1, local, remote, far_local, far_remote, far_netns: None };
+        facts.push(fact(Body::Translation(of)));
+        let found = findings(of_command(facts));
+        assert_eq!(found[0].code, CODE);
+        assert!(found[0].text.contains("stands for 10.244.1.5:8080 here"), "{}", found[0].text);
     }
 
     fn of_command(mut facts: Vec<Fact>) -> Vec<Fact> {
@@ -342,6 +371,20 @@ mod tests {
         let found = findings(waits(48));
         assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "192.0.2.1"));
         assert!(codes(waits(2)).is_empty());
+    }
+
+    #[test]
+    fn a_connect_that_took_long_once_in_a_minute_is_named_with_that_moment() {
+        let in_a_minute = |to| {
+            let mut facts = host();
+            facts[1].at_ns = 60_000_000_000;
+            facts.push(wait(10, "client", "connect", far(100, 40_000, 2), 0, to));
+            explain(facts).findings
+        };
+        let found = in_a_minute(11);
+        assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Warning));
+        assert!(found[0].impact.moment.is_some());
+        assert!(in_a_minute(2).is_empty());
     }
 
     #[test]

@@ -153,10 +153,13 @@ pub(super) fn answers_behind(
     let is_behind = |end: &End| {
         let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
         let Object::Inet(ino) = end.object else { return false };
-        let pair = measures.model.called.socket(ino).map(|socket| (socket.local, socket.remote));
-        let own = queue.flows.iter().filter(|flow| {
-            flow.socket_ino == ino || pair.is_some_and(|pair| pair == (flow.local, flow.remote))
-        });
+        let called = &measures.model.called;
+        let ways = called.socket(ino).map(|socket| called.translations.ways(socket));
+        let is_its = |pair| ways.is_some_and(|ways| ways.contains(&pair));
+        let own = queue
+            .flows
+            .iter()
+            .filter(|flow| flow.socket_ino == ino || is_its((flow.local, flow.remote)));
         let queued: f64 = own.map(|flow| flow.sojourn_ns as f64 / 1e9).sum();
         let lost: f64 = end.victims.values().map(|(_, seconds)| seconds).sum();
         waits && lost > 0.0 && queued >= ANSWER_BEHIND.value * lost

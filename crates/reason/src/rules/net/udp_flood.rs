@@ -13,7 +13,7 @@ use crate::measure::datagram_drops::Dropping;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_datagrams::{
-    COUNTED, DROPS, READS, SERIOUS, dropped_part, dropping, matched, reads,
+    COUNTED, DROPS, READS, SERIOUS, dropping, matched, reads,
 };
 use crate::rules::net::ways_out::{command_in, pause};
 use crate::rules::wording::{Remedy, Wording};
@@ -81,9 +81,9 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
     Wording {
         title: format!("datagrams flood {server} on udp {place}{by}: it cannot read them all"),
         text: format!(
-            "{} of them are dropped: {} a second arrive, {} are read. Whoever waits for an answer waits in vain as often.",
-            words::percent(dropped_part(one)),
-            words::rate(one.dropped + one.read),
+            "{} a second are dropped there; {} a second are read meanwhile from the UDP sockets of its network namespace. Whoever waits for an \
+             answer waits in vain as often.",
+            words::rate(one.dropped),
             words::rate(one.read),
         ),
         remedy: vec![quieten, slow],

@@ -15,7 +15,7 @@ use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::{Model, figures, words};
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::NOTICED;
+use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -150,7 +150,7 @@ fn matched<'m>(
     all: &[(usize, Lost<'m>)],
 ) -> Option<Match<'m>> {
     let end = End::merged(all.iter().map(|(at, _)| &ends[*at]))?;
-    if end.seconds < NOTICED.value * measures.wall_seconds() {
+    if !is_noticed(measures, &end) {
         return None;
     }
     let longest = all

@@ -4,12 +4,13 @@
 //! at the refusal. Servers that may not accept sleep and try again, and their clients wait in the accept queue meanwhile.
 //! Must not: blame a limit that a caller without sleeps met.
 
+use super::raised_limit;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::{Action, ActionKind, Question};
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
@@ -92,27 +93,18 @@ fn explain(tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
         "struct rlimit",
     ));
     let who = &tries.last.thread;
-    let twice = limit.saturating_mul(2);
-    let mut action = Action::set(ActionKind::ResourceLimit, who, twice, limit);
-    action.target.key = Some("RLIMIT_NOFILE".into());
+    let met = tries.last.limit;
+    let text = "let it have twice as many, if it does not leak them";
+    let more = met.map(|met| raised_limit::twice(text, who, ("--nofile", "RLIMIT_NOFILE"), &met));
+    let see =
+        Remedy::to("see which it has").ask(Question::State, who, format!("ls -l /proc/{pid}/fd"));
     Wording {
         title: format!(
             "{victim} may not open anything: {by} has all the {limit} descriptors that it may have"
         ),
         text: format!("{slept} Whoever waits for what it would open waits with it."),
         evidence,
-        remedy: vec![
-            Remedy::to("let it have twice as many, if it does not leak them").set(
-                action,
-                format!("prlimit --pid {pid} --nofile={twice}:"),
-                format!("prlimit --pid {pid} --nofile={limit}:"),
-            ),
-            Remedy::to("see which it has").ask(
-                Question::State,
-                who,
-                format!("ls -l /proc/{pid}/fd"),
-            ),
-        ],
+        remedy: more.into_iter().chain([see]).collect(),
     }
 }
 
@@ -133,8 +125,13 @@ mod tests {
         let mut facts = host();
         facts.push(of_process(10, "httpd"));
         for at in 1..4 {
-            let limit =
-                DeniedLimit { kind: LimitKind::Descriptors, limit: 64, used: 0, cgroup_id: 0 };
+            let limit = DeniedLimit {
+                kind: LimitKind::Descriptors,
+                limit: 64,
+                hard: 64,
+                used: 0,
+                cgroup_id: 0,
+            };
             let refusal = Denied { errno, limit: Some(limit), ..refusal(10, "httpd", "accept4") };
             facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refusal) });
             if sleeps {
@@ -154,7 +151,7 @@ mod tests {
         let by = &own[0].culprit;
         assert_eq!((by.kind, by.pid), (CulpritKind::Setting, Some(10)));
         assert_eq!(by.setting.as_deref(), Some("RLIMIT_NOFILE"));
-        assert_eq!(own[0].remedy[0].command, "prlimit --pid 10 --nofile=128:");
+        assert_eq!(own[0].remedy[0].command, "prlimit --pid 10 --nofile=128:128");
         let host = found(ENFILE, true);
         assert_eq!(host[0].culprit.setting.as_deref(), Some("fs.file-max"));
     }

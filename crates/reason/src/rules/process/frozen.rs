@@ -82,15 +82,19 @@ fn explain(
             words::of_window(stands.others.seconds, measures.wall_seconds())
         ),
     };
-    let alone = stands.own.len() == 1;
+    // Of cgroup v1 not even SIGKILL gets through (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze).
+    let takes = match (stands.own.len() == 1, group.is_some_and(|it| it.controllers.is_empty())) {
+        (true, true) => "stands still and takes no signal but SIGKILL",
+        (false, true) => "stand still and take no signal but SIGKILL",
+        (true, false) => "stands still and does not even take a signal",
+        (false, false) => "stand still and do not even take a signal",
+    };
     Wording {
         title,
         text: format!(
-            "{name} has been frozen for {}: {} {} still and {} not even take a signal. {waits}",
+            "{name} has been frozen for {}: {} {takes}. {waits}",
             wait_words::duration(&stands.longest),
             wait_words::list(measures, &stands.own),
-            if alone { "stands" } else { "stand" },
-            if alone { "does" } else { "do" },
         ),
         evidence: evidence(stands, group),
         remedy: remedy(group, container),

@@ -18,6 +18,7 @@ mod gc_tests;
 mod owing;
 pub(crate) mod pipe_peer;
 pub(crate) mod process_limit;
+mod raised_limit;
 mod refused_right;
 pub(crate) mod retry;
 pub(crate) mod signal_ignored;

@@ -137,7 +137,7 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         return vec![Remedy {
             text: "find who has its reading end".into(),
             command: format!(
-                "ls -l /proc/*/fd 2>/dev/null | grep {}",
+                "find /proc/[0-9]*/fd -ls 2>/dev/null | grep -F -- {}   # lr-x: a reading end",
                 words::shell(&measures.model.name_of(&end.object).name)
             ),
             action: Some(Action::look(Question::State)),

@@ -6,7 +6,8 @@
 //! (a host is not asked for them, and a caller may give up at once), the group's own count of refusals says that it is full,
 //! and not who was refused. Must not: put time of anybody on a limit that was met by a caller without sleeps.
 
-use crate::facts::{Cgroup, LimitKind, Thread};
+use super::raised_limit;
+use crate::facts::{Cgroup, DeniedLimit, LimitKind, Thread};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::full_groups::{FullGroup, full_groups};
@@ -14,7 +15,7 @@ use crate::measure::refusals::Tries;
 use crate::model::Model;
 use crate::model::membership::belongs;
 use crate::model::object::{CgroupKey, Object};
-use crate::rules::action::{Action, ActionKind, Question};
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
@@ -198,7 +199,7 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
                  it is full."
             ),
             evidence,
-            remedy: vec![of_user(measures, tries, limit)],
+            remedy: tries.last.limit.iter().map(|met| of_user(measures, tries, met)).collect(),
         },
         Met::Host => Wording {
             title: format!("{victim} may not begin another process: the host has no room for it"),
@@ -219,26 +220,21 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
     }
 }
 
-/// A command's own limit is that of the shell that starts it.
-fn of_user(measures: &Measures<'_>, tries: &Tries<'_>, limit: u64) -> Remedy {
-    let pid = tries.last.thread.pid;
+/// A command's own limit is that of the shell that starts it. The kernel holds the count of all that the user has against the limit of whoever
+/// begins another.
+fn of_user(measures: &Measures<'_>, tries: &Tries<'_>, met: &DeniedLimit) -> Remedy {
     match measures.is_command() {
         true => Remedy {
-            text: "let the user have twice as many, in the shell that starts it".into(),
-            command: format!("ulimit -u {}", limit.saturating_mul(2)),
-            undo: format!("ulimit -u {limit}"),
+            text: "let it go on until its user has twice as many, in the shell that starts it (as root, if ulimit -Hu is lower)"
+                .into(),
+            command: format!("ulimit -Su {}", met.limit.saturating_mul(2)),
+            undo: format!("ulimit -Su {}", met.limit),
             ..Remedy::default()
         },
         false => {
-            let who = &tries.last.thread;
-            let twice = limit.saturating_mul(2);
-            let mut action = Action::set(ActionKind::ResourceLimit, who, twice, limit);
-            action.target.key = Some("RLIMIT_NPROC".into());
-            Remedy::to("let the user of this process have twice as many, or end some").set(
-                action,
-                format!("prlimit --pid {pid} --nproc={twice}:"),
-                format!("prlimit --pid {pid} --nproc={limit}:"),
-            )
+            let text =
+                "let this process, and what it begins, go on until its user has twice as many; or end some";
+            raised_limit::twice(text, &tries.last.thread, ("--nproc", "RLIMIT_NPROC"), met)
         }
     }
 }
@@ -284,11 +280,17 @@ mod tests {
     }
 
     fn of_group() -> DeniedLimit {
-        DeniedLimit { kind: LimitKind::PidsCgroup, limit: 3, used: 3, cgroup_id: 77 }
+        DeniedLimit { kind: LimitKind::PidsCgroup, limit: 3, hard: 0, used: 3, cgroup_id: 77 }
     }
 
     fn of_user(limit: u64) -> DeniedLimit {
-        DeniedLimit { kind: LimitKind::Processes, limit, used: 0, cgroup_id: 0 }
+        DeniedLimit {
+            kind: LimitKind::Processes,
+            limit,
+            hard: limit.saturating_mul(2),
+            used: 0,
+            cgroup_id: 0,
+        }
     }
 
     #[test]

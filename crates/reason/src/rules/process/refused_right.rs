@@ -6,13 +6,14 @@
 //!
 //! Edit together: waits/retries.rs (when a sleep is for a right).
 
-use crate::facts::Denied;
+use super::raised_limit;
+use crate::facts::{Denied, DeniedLimit};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::{Action, ActionKind, Question};
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
@@ -74,7 +75,8 @@ enum Why {
     Capability(&'static str),
     ReadOnly,
     Mode,
-    FileSize(u64),
+    FileSize(DeniedLimit),
+    FileSystemSize,
     Unknown,
 }
 
@@ -84,11 +86,15 @@ fn why(denied: &Denied) -> Why {
     let lacks = |bit: u32| denied.capabilities.is_some_and(|held| held >> bit & 1 == 0);
     match (denied.errno, needed) {
         (EROFS, _) => Why::ReadOnly,
-        (EFBIG, _) => Why::FileSize(denied.limit.map_or(0, |limit| limit.limit)),
+        (EFBIG, _) => match denied.limit.filter(|it| it.limit != u64::MAX) {
+            Some(limit) => Why::FileSize(limit),
+            None => Why::FileSystemSize,
+        },
         // It is asked before anything else is.
         _ if denied.filtered => Why::Filter,
-        (_, Some((name, bit, _))) if lacks(*bit) => Why::Capability(name),
+        // On the way to a path it is the mode of a folder, whatever is to be done there: who lacks the right to do it gets EPERM.
         (EACCES, _) if denied.path.is_some() => Why::Mode,
+        (_, Some((name, bit, _))) if lacks(*bit) => Why::Capability(name),
         _ => Why::Unknown,
     }
 }
@@ -109,6 +115,7 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Ma
         Why::FileSize(_) => (of_caller("RLIMIT_FSIZE"), Proof::Read),
         Why::ReadOnly => (Culprit::setting(name, "mount option ro"), Proof::Read),
         Why::Mode => (Culprit::setting(name, "mode and owner"), Proof::Inferred),
+        Why::FileSystemSize => (Culprit::setting(name, "largest size of a file"), Proof::Inferred),
         Why::Unknown => (Culprit { name, ..Culprit::default() }, Proof::OneWitness),
     };
     Some(Match::new(by, proof, move |loss| explain(measures, end, &tries, why, loss)))
@@ -158,9 +165,13 @@ fn reason(why: Why) -> (String, String) {
             "its user may not".into(),
             "The mode or owner of the file, or of a folder above it, does not allow that to its user.".into(),
         ),
-        Why::FileSize(bytes) => (
-            format!("its files may have {}", words::bytes(bytes as f64)),
+        Why::FileSize(limit) => (
+            format!("its files may have {}", words::bytes(limit.limit as f64)),
             "RLIMIT_FSIZE of the caller lets no file become larger.".into(),
+        ),
+        Why::FileSystemSize => (
+            "its file system lets no file become so large".into(),
+            "RLIMIT_FSIZE does not hold the caller: a file system has a largest size of a file (FAT: 4 GiB).".into(),
         ),
         Why::Unknown => (
             "the kernel does not permit it".into(),
@@ -182,8 +193,9 @@ fn witness(why: Why) -> Option<Evidence> {
         Why::Capability(name) => {
             Evidence::new(format!("{name} held"), 0.0, "1", "effective capabilities of the caller")
         }
-        Why::FileSize(bytes) => {
-            Evidence::new("RLIMIT_FSIZE", bytes as f64, "bytes", "resource limits of the caller")
+        Why::FileSize(limit) => {
+            let bytes = limit.limit as f64;
+            Evidence::new("RLIMIT_FSIZE", bytes, "bytes", "resource limits of the caller")
         }
         _ => return None,
     })
@@ -211,21 +223,20 @@ fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
             format!("findmnt -T {}", words::shell(name)),
         ),
         Why::Mode => ("see who may do that".into(), format!("namei -l {}", words::shell(name))),
-        Why::FileSize(bytes) => (
-            "let its files become twice as large, or have it begin a new one".into(),
-            format!("prlimit --pid {pid} --fsize={}:", bytes.saturating_mul(2)),
+        Why::FileSize(limit) => {
+            let text = "let its files become twice as large, or have it begin a new one";
+            return raised_limit::twice(text, who, ("--fsize", "RLIMIT_FSIZE"), &limit);
+        }
+        Why::FileSystemSize => (
+            "see which file system it is: another one may take it, or it is written in parts"
+                .into(),
+            format!("findmnt -T {}", words::shell(name)),
         ),
         Why::Unknown => ("see what the kernel says of it".into(), "dmesg | tail -n 20".into()),
     };
     let way = Remedy::to(text);
     match why {
         Why::Filter | Why::Capability(_) => way.ask(Question::State, who, command),
-        Why::FileSize(bytes) => {
-            let twice = bytes.saturating_mul(2);
-            let mut action = Action::set(ActionKind::ResourceLimit, who, twice, bytes);
-            action.target.key = Some("RLIMIT_FSIZE".into());
-            way.set(action, command, format!("prlimit --pid {pid} --fsize={bytes}:"))
-        }
         _ => way.command(command),
     }
 }
@@ -287,7 +298,13 @@ mod tests {
 
     #[test]
     fn a_limit_on_the_size_of_files_can_be_raised() {
-        let limit = DeniedLimit { kind: LimitKind::FileSize, limit: 4096, used: 0, cgroup_id: 0 };
+        let limit = DeniedLimit {
+            kind: LimitKind::FileSize,
+            limit: 4096,
+            hard: u64::MAX,
+            used: 0,
+            cgroup_id: 0,
+        };
         let write = Denied {
             errno: super::EFBIG,
             limit: Some(limit),

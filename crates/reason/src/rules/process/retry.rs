@@ -130,9 +130,10 @@ fn taken(
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let owner = has_it(measures, end, tries).map(words::who);
     let has = owner.clone().unwrap_or_else(|| "somebody who was not seen".into());
+    let ss = within(measures, tries, "ss");
     let command = match &end.object {
-        Object::Address(address) => format!("ss -tuanp 'sport = :{}'", address.port()),
-        _ => format!("ss -xap src {}", words::shell(&name)),
+        Object::Address(address) => format!("{ss} -tuanp 'sport = :{}'", address.port()),
+        _ => format!("{ss} -xap src {}", words::shell(&name)),
     };
     (
         format!("{victim} waits for {name} to be free: {has} has that address"),
@@ -143,10 +144,16 @@ fn taken(
                 None => "see who has it: also connections that have ended keep it for a minute (TIME-WAIT)".into(),
             },
             command,
-            action: Some(Action::look(Question::State)),
+            action: Some(Action::look(Question::State).through(ss.through.as_ref())),
             ..Remedy::default()
         },
     )
+}
+
+/// A tool where whoever is refused is: a container has addresses and sockets of its own.
+fn within(measures: &Measures<'_>, tries: &Tries<'_>, tool: &str) -> ToolWithin {
+    let netns = measures.model.threads.identity(&tries.last.thread).map_or(0, |it| it.netns);
+    command_in(measures.model, netns, tool)
 }
 
 /// Nobody listens there, or there is no room.
@@ -159,12 +166,13 @@ fn refused(
     let name = measures.model.name_of(&end.object).name;
     let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
-    let netns = measures.model.threads.identity(&tries.last.thread).map_or(0, |it| it.netns);
-    let ip = command_in(measures.model, netns, "ip");
-    let through = ip.through.as_ref().filter(|_| end.class == WaitClass::NoRoute);
+    let (ip, ss) = (within(measures, tries, "ip"), within(measures, tries, "ss"));
+    let is_within =
+        matches!(end.object, Object::Address(_)) || end.class == WaitClass::RefusedConnection;
+    let through = ip.through.as_ref().filter(|_| is_within);
     let (title, text, remedy) = match (&end.object, end.class) {
         (Object::Address(address), WaitClass::NoAddress) => {
-            no_address(victim, &slept, *address, tries)
+            no_address(victim, &slept, *address, tries, (&ip, &ss))
         }
         (Object::Address(address), WaitClass::NoRoute) => {
             no_route(victim, &slept, *address, tries, &ip)
@@ -172,21 +180,34 @@ fn refused(
         (Object::Address(address), _) => (
             format!("{victim} waits for somebody to listen on {name}: its connections are refused"),
             format!(
-                "{slept} {by} was the last to try. Nobody listens there, so the host of that address refuses at once."
+                "{slept} {by} was the last to try. Nobody listens there, or a firewall's rule refuses it (REJECT): it is refused at once."
             ),
-            ("see who listens on that port", format!("ss -ltnp 'sport = :{}'", address.port())),
+            (
+                "see who listens on that port, on the host that has the address",
+                format!("{ss} -ltnp 'sport = :{}'", address.port()),
+            ),
         ),
         (_, WaitClass::RefusedConnection) => (
             format!("{victim} waits for somebody to listen on {name}: its connections are refused"),
             format!(
                 "{slept} The socket is there, and nobody listens on it: whoever made it has ended, or has not begun."
             ),
-            ("see who has the socket", format!("ss -lxp src {}", words::shell(&name))),
+            ("see who has the socket", format!("{ss} -lxp src {}", words::shell(&name))),
         ),
         (Object::FileSystem(_), _) => (
             format!("{victim} waits for room on {name}: its writes are refused"),
             format!("{slept} The file system has no room, or the quota of the writer is used up."),
             ("see how much room there is", format!("df -h {}", words::shell(&name))),
+        ),
+        (Object::Limit(setting), _) => (
+            format!(
+                "{victim} is refused {} again and again, and sleeps in between",
+                tries.last.syscall
+            ),
+            format!(
+                "{slept} {by} was the last to try. Its user has as many of them as {setting} allows, or the process has no descriptor left."
+            ),
+            ("see how many there may be", format!("sysctl {setting}")),
         ),
         _ => (
             format!("{victim} is refused {name} again and again, and sleeps in between"),
@@ -236,6 +257,7 @@ fn no_address(
     slept: &str,
     address: SocketAddr,
     tries: &Tries<'_>,
+    (ip, ss): (&ToolWithin, &ToolWithin),
 ) -> (String, String, (&'static str, String)) {
     let by = words::who(&tries.last.thread);
     match tries.last.syscall.as_str() {
@@ -248,7 +270,7 @@ fn no_address(
             ),
             (
                 "see how many connections there are to it, those that have ended included",
-                format!("ss -tan dst {address}"),
+                format!("{ss} -tan dst {address}"),
             ),
         ),
         _ => (
@@ -256,7 +278,7 @@ fn no_address(
             format!(
                 "{slept} {by} was the last to try. Nobody can listen on an address that no interface has, or not yet."
             ),
-            ("see which addresses there are", "ip addr show".to_string()),
+            ("see which addresses there are", format!("{ip} addr show")),
         ),
     }
 }

@@ -8,7 +8,7 @@ use super::standstill::{NOTICED, Standstill};
 use crate::facts::{Signal, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::words;
+use crate::model::{kernel_threads, words};
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -56,11 +56,16 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef) -> Wording {
     let who = words::who(stopped);
     let signal = stop_signal(measures, stopped);
+    let by_terminal = signal.is_some_and(is_typed);
     let by = match signal {
+        Some(_) if by_terminal => "Somebody typed ctrl-Z at its terminal.".into(),
         Some(signal) => {
             format!("{} sent it {}.", words::who(&signal.from), signal_name(signal.signal))
         }
-        None => "Who stopped it is not known: it was before the look.".into(),
+        None if measures.model.look.host.kernel_events => {
+            "Who stopped it is not known: it was before the look.".into()
+        }
+        None => "Who stopped it is not known: signals are not seen here.".into(),
     };
     let title = match stands.has_victims() {
         false => format!("{who} is stopped by a signal"),
@@ -71,7 +76,11 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
     let fact = format!("{who} is in state T (stopped), since");
     let mut evidence = wait_words::longest_evidence(&stands.longest, &fact);
     if let Some(signal) = signal {
-        let sent = format!("{} sent by {}", signal_name(signal.signal), words::who(&signal.from));
+        let from = match by_terminal {
+            true => "its terminal".to_string(),
+            false => words::who(&signal.from),
+        };
+        let sent = format!("{} sent by {from}", signal_name(signal.signal));
         evidence.push(Evidence::new(sent, 1.0, "1", "signal_generate"));
     }
     evidence.extend(stands.others_evidence(&who));
@@ -80,8 +89,29 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
         title,
         text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
         evidence,
-        remedy: vec![Remedy::to("continue it").go_on(stopped)],
+        remedy: vec![way_out(signal, stopped)],
     }
+}
+
+/// SIGTTIN, SIGTTOU.
+const OF_TERMINAL: [i32; 2] = [21, 22];
+/// SIGTSTP.
+const TYPED: i32 = 20;
+
+/// Continued in the background, who was stopped for its terminal asks for that again.
+fn way_out(signal: Option<&Signal>, stopped: &ThreadRef) -> Remedy {
+    match signal.is_some_and(|it| OF_TERMINAL.contains(&it.signal)) {
+        true => Remedy::to(
+            "bring it to the foreground in its shell (fg), or start it with its input from /dev/null: continued in the background it is \
+             stopped again at once",
+        ),
+        false => Remedy::to("continue it").go_on(stopped),
+    }
+}
+
+/// The terminal's own work sends what is typed (isig, drivers/tty/n_tty.c), in a thread of the kernel.
+fn is_typed(signal: &Signal) -> bool {
+    signal.signal == TYPED && kernel_threads::is_worker(&signal.from)
 }
 
 fn stop_signal<'a>(measures: &'a Measures<'_>, stopped: &ThreadRef) -> Option<&'a Signal> {
@@ -100,7 +130,7 @@ fn signal_name(signal: i32) -> &'static str {
         19 => "SIGSTOP",
         20 => "SIGTSTP (ctrl-Z)",
         21 => "SIGTTIN (it read the terminal from the background)",
-        22 => "SIGTTOU (it wrote to the terminal from the background)",
+        22 => "SIGTTOU (it wrote to its terminal, or set it up, from the background)",
         _ => "a stop signal",
     }
 }

@@ -32,7 +32,7 @@ pub(crate) static RULE: Rule = Rule {
     )],
     remedies: &[
         "let it go in the debugger (continue, detach)",
-        "end the tracer: the kernel lets the process go",
+        "end the tracer, if it has attached to the process: it lets it go (what it started itself it kills)",
     ],
     stories: &["S0.4"],
     thresholds: &[&NOTICED],
@@ -79,7 +79,7 @@ fn explain(
         title,
         text: format!("{by} has held {who} for {since}. {}", stands.who_waited(measures)),
         evidence,
-        remedy: remedy(tracer),
+        remedy: remedy(measures, traced, tracer),
     }
 }
 
@@ -89,7 +89,8 @@ fn tracer(measures: &Measures<'_>, traced: &ThreadRef) -> Option<ThreadRef> {
     Some(wait_words::main_thread(measures, pid))
 }
 
-fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
+/// A debugger kills what it started itself as it ends, and lets go of what it attached to.
+fn remedy(measures: &Measures<'_>, traced: &ThreadRef, tracer: Option<&ThreadRef>) -> Vec<Remedy> {
     let Some(tracer) = tracer else {
         return vec![Remedy {
             text: "find its tracer".into(),
@@ -98,13 +99,18 @@ fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
             ..Remedy::default()
         }];
     };
-    vec![Remedy {
-        text:
-            "let it go on in the debugger, or end the tracer (the kernel then lets the process go)"
-                .into(),
-        ..Remedy::default()
+    let known = measures.model.threads.identity(traced);
+    if known.is_some_and(|it| it.parent_pid == tracer.pid) {
+        return vec![Remedy::to(
+            "let it go on in the debugger (continue, or detach before you leave it): a debugger that ends kills what it started itself",
+        )];
     }
-    .end(tracer)]
+    vec![
+        Remedy::to(
+            "let it go on in the debugger, or end the tracer: it lets go of what it attached to",
+        )
+        .end(tracer),
+    ]
 }
 
 #[cfg(test)]
