@@ -565,4 +565,9 @@ static __always_inline __u32 read_place(struct wire_place *place, struct task_st
 	return path_bytes;
 }
 
+/* Both parts of a RLIMIT_*: a number that is constant, since the fields are found as the program is loaded. */
+#define READ_LIMIT(record, task, number)                                                                   \
+	((record)->limit = BPF_CORE_READ(task, signal, rlim[number].rlim_cur),                             \
+	 (record)->hard = BPF_CORE_READ(task, signal, rlim[number].rlim_max))
+
 #endif

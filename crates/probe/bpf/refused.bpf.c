@@ -388,8 +388,7 @@ static __always_inline void read_process_limit(struct wire_denied *record, struc
 		}
 	}
 	record->limit_kind = WIRE_LIMIT_NPROC;
-	record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
-	record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_max);
+	READ_LIMIT(record, task, RLIMIT_NPROC);
 }
 
 /*
@@ -482,16 +481,14 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		break;
 	case REFUSED_SIZE:
 		record->limit_kind = WIRE_LIMIT_FSIZE;
-		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_FSIZE].rlim_cur);
-		record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_FSIZE].rlim_max);
+		READ_LIMIT(record, task, RLIMIT_FSIZE);
 		break;
 	case REFUSED_PROCESS:
 		read_process_limit(record, task);
 		break;
 	case REFUSED_DESCRIPTOR:
 		record->limit_kind = WIRE_LIMIT_NOFILE;
-		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
-		record->hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_max);
+		READ_LIMIT(record, task, RLIMIT_NOFILE);
 		break;
 	case REFUSED_CONNECTION:
 	case REFUSED_ADDRESS:

@@ -64,6 +64,11 @@ fn until_said(folder: &Path, name: &str, word: &str) {
     assert!(is_within(PATIENCE, is_said), "{word} of {LOCK} in {}", said(folder, name));
 }
 
+fn until_written(folder: &Path, state: &Path) {
+    let is_written = || lines(state).iter().any(is_ours);
+    assert!(is_within(PATIENCE, is_written), "no line of it; said: {}", said(folder, "first"));
+}
+
 fn holdup() -> Command {
     Command::new(env!("CARGO_BIN_EXE_holdup"))
 }
@@ -138,8 +143,7 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
     if has_events {
         until_said(folder, "first", "BEGAN");
         // Written by a thread of its own.
-        let is_written = is_within(PATIENCE, || lines(&state).iter().any(is_ours));
-        assert!(is_written, "no line of it in the state; said: {}", said(folder, "first"));
+        until_written(folder, &state);
         until("the log has it", || log.lock().unwrap().contains(LOCK));
         until("the hook has it", || {
             let hooked = said(folder, "hooked");

@@ -242,13 +242,16 @@ impl<'a> Connections<'a> {
     pub(in crate::graph) fn name_server(
         &self,
         server: SocketAddr,
-        asked_by: Option<&InetRef>,
+        wait: &WaitSpan,
     ) -> Option<ThreadRef> {
         if server.port() != DNS_PORT {
             return None;
         }
         let translations = &self.model.called.translations;
-        let asked_by = asked_by.filter(|socket| socket.remote == server);
+        let asked_by = match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) if socket.remote == server => Some(socket),
+            _ => None,
+        };
         let far = match asked_by.and_then(|socket| translations.far_end(socket)) {
             Some(far) => Some(far),
             None => translations.behind(server),

@@ -2,7 +2,7 @@
 //!
 //! Must not: follow a question to another host (rules/net says what that means).
 
-use crate::facts::{InetRef, ObjectRef, ThreadRef};
+use crate::facts::ThreadRef;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::serving::chosen;
@@ -24,7 +24,7 @@ pub(crate) static WAY: Way = Way {
 /// The process of this host that a question goes to.
 fn dns_server(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let Object::DnsServer(Some(server), _) = wait.object else { return None };
-    let server = index.connections.name_server(server, socket(wait))?;
+    let server = index.connections.name_server(server, wait)?;
     (server.pid != wait.thread.pid).then(|| chosen(index, wait, vec![server]))?
 }
 
@@ -34,17 +34,9 @@ pub(in crate::graph) fn answers_at(
     server: SocketAddr,
     wait: &WaitSpan,
 ) -> Option<ThreadRef> {
-    let process = index.connections.name_server(server, socket(wait));
+    let process = index.connections.name_server(server, wait);
     let process = process.filter(|process| process.pid != wait.thread.pid)?;
     chosen(index, wait, vec![process])
-}
-
-/// By which it was asked, as far as the wait says it.
-fn socket(wait: &WaitSpan) -> Option<&InetRef> {
-    match wait.place.object.as_ref()? {
-        ObjectRef::Inet(socket) => Some(socket),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
