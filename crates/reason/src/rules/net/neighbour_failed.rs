@@ -118,6 +118,9 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     all.into_values().filter_map(|silent| matched(measures, ends, silent)).collect()
 }
 
+/// A connection that came to nothing; one that was made and lost its neighbour is kept for minutes.
+const TCP_CLOSE: u8 = 7;
+
 /// What an end waits for, on which socket, and the next hop that does not answer.
 fn waited_for<'m>(
     measures: &'m Measures<'m>,
@@ -130,6 +133,9 @@ fn waited_for<'m>(
         // An event loop connects without waiting.
         WaitClass::SocketRead if socket.is_connecting() => For::Connection,
         WaitClass::SocketRead => For::Data,
+        WaitClass::SocketWrite if socket.is_connecting() || socket.state == TCP_CLOSE => {
+            For::Connection
+        }
         WaitClass::SocketWrite => For::Room,
         _ => return None,
     };
@@ -293,6 +299,17 @@ mod tests {
                 found[0].text
             );
         }
+    }
+
+    #[test]
+    fn an_event_loop_whose_connection_came_to_nothing_waited_for_a_connection() {
+        let title = |state| {
+            let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", state);
+            let waits = wait(10, "curl", "sendto", object, 0, 30);
+            findings(vec![waits, fact(Body::NextHop(hop(NUD_FAILED)))])[0].title.clone()
+        };
+        assert!(title(TCP_CLOSE).starts_with("curl waits for a connection to"));
+        assert!(title(1).starts_with("curl waits until 192.0.2.1:80 takes what it sends"));
     }
 
     #[test]
