@@ -11,6 +11,7 @@ use crate::facts::FilterRule;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::filter_rules::{Suspects, suspects};
+use crate::measure::packet_drops::Dropped;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
@@ -25,6 +26,9 @@ use std::collections::BTreeMap;
 
 /// What the kernel calls it.
 pub(crate) const REASON: &str = "NETFILTER_DROP";
+
+/// The interface to oneself.
+const LOOPBACK: &str = "lo";
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -75,11 +79,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             Some(netns) => netns == first.kind.netns,
             None => first.flow.socket_ino != 0,
         };
-        // An answer that was made there has no interface yet, either.
-        let is_own = match first.is_outgoing {
-            true => is_there,
-            false => first.kind.interface.is_empty(),
-        };
+        let is_own = if first.is_outgoing { is_there } else { is_sent_there(measures, &first) };
         let suspects = suspects(measures.model, &first, is_own);
         let netns = first.kind.netns;
         let key = match suspects.rule {
@@ -90,6 +90,14 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         all.entry(key).or_insert_with(new).losing.push(losing);
     }
     all.into_values().filter_map(|filtered| matched(measures, ends, filtered)).collect()
+}
+
+/// Whether an answer was dropped where it was made. Over loopback it comes in there as well.
+fn is_sent_there(measures: &Measures<'_>, dropped: &Dropped<'_>) -> bool {
+    let sender = dropped.flow.sender.as_ref();
+    let known = sender.and_then(|by| measures.model.threads.identity(by));
+    let is_there = known.is_some_and(|it| it.netns == dropped.kind.netns);
+    is_there && dropped.kind.interface != LOOPBACK
 }
 
 fn matched<'m>(
@@ -327,20 +335,24 @@ mod tests {
     fn an_answer_that_its_sender_s_own_filter_drops_is_led_to_that_rule() {
         let mut facts = connects(48, "10.0.0.1:40000");
         if let Body::PacketDrops(drops) = &mut facts[1].body {
-            drops.interface = String::new();
             let flow = &mut drops.flows[0];
             (flow.from, flow.to) = (flow.to, flow.from);
+            flow.sender = Some(thread(20, "server"));
         }
+        let of = |netns| {
+            let known = Thread { thread: thread(20, "server"), netns, ..Thread::default() };
+            fact(Body::Thread(known))
+        };
+        facts.push(of(1));
         let answers = FilterRule { destination_port: None, source_port: Some(80), ..rule() };
         facts[2] = fact(Body::FilterRule(answers));
         let found = findings(facts.clone());
         assert_eq!(found[0].culprit.name, "tcp sport 80 drop");
         assert!(found[0].title.contains("what comes back is dropped on this host"));
         assert!(found[0].text.contains("on the way out"), "{}", found[0].text);
-        if let Body::PacketDrops(drops) = &mut facts[1].body {
-            drops.interface = "eth0".into();
-        }
-        assert_eq!(findings(facts)[0].culprit.name, "packet filter", "it came in by an interface");
+        facts.pop();
+        facts.push(of(2));
+        assert_eq!(findings(facts)[0].culprit.name, "packet filter", "it came from another");
     }
 
     #[test]
