@@ -105,11 +105,15 @@ impl Remedy {
         self
     }
 
-    /// With another that is to be done before it, and undone after it.
-    pub fn after(mut self, before: &Self) -> Self {
-        self.command = format!("{} && {}", before.command, self.command);
-        self.undo = format!("{} && {}", self.undo, before.undo);
-        self
+    /// With another file that is to be written before it, and written back after it. One action cannot say both.
+    pub fn after_write(self, path: &str, value: impl ToString, undo: impl ToString) -> Self {
+        let before = Self::default().write(path, value, undo);
+        Self {
+            command: format!("{} && {}", before.command, self.command),
+            undo: format!("{} && {}", self.undo, before.undo),
+            action: None,
+            ..self
+        }
     }
 
     /// Writes a value into a file.

@@ -86,7 +86,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (ENOMEM, "clone" | "clone3" | "fork" | "vfork") => {
             (WaitClass::RefusedLimit, Object::Memory(None))
         }
-        // Each user may have so many of them: they say it as if descriptors had run out.
+        // Each user may have so many of them.
         (EMFILE, "inotify_init" | "inotify_init1") => {
             (WaitClass::RefusedLimit, Object::Limit("fs.inotify.max_user_instances"))
         }
@@ -527,6 +527,14 @@ mod tests {
         assert_eq!(rights(&["/etc/shadow"], &tries, sleeps()), [WaitClass::RefusedRight]);
         let works = vec![sleep(SECOND + RIGHT_WORK_NS + 1, 2 * SECOND - 1)];
         assert_eq!(rights(&["/etc/shadow"], &tries, works), [WaitClass::Timer]);
+    }
+
+    #[test]
+    fn of_inotify_it_is_its_user_s_limit_that_is_met() {
+        let denied = |syscall: &str| Denied { errno: EMFILE, ..refusal(10, "job", syscall) };
+        let met = |syscall| refused(&Model::new(host()), &denied(syscall)).map(|it| it.1);
+        assert_eq!(met("inotify_init1"), Some(Object::Limit("fs.inotify.max_user_instances")));
+        assert_eq!(met("openat"), Some(Object::Limit("RLIMIT_NOFILE")));
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn pair_of(end: &Endpoint) -> Option<(SocketAddr, SocketAddr)> {
     }
 }
 
-/// Connections that somebody waits on, or did, made from this end, whose other end is no descriptor of this host.
+/// Connections that somebody waits on, or did, made from this end, whose other end is no descriptor of this host. Of many those that are open.
 fn without_other_end(all: &[&Endpoint], waited: &Waited) -> Vec<InetRef> {
     let sockets = || {
         all.iter().filter_map(|end| match &end.object {
@@ -109,10 +109,13 @@ fn without_other_end(all: &[&Endpoint], waited: &Waited) -> Vec<InetRef> {
     let pairs: HashSet<_> = sockets().map(|(_, it)| (it.local, it.remote)).collect();
     let listening = sockets().filter(|(_, it)| it.state == LISTEN);
     let ports: HashSet<_> = listening.map(|(_, it)| (it.netns, it.local.port())).collect();
-    let is_polled = |end: &Endpoint| waited.polled.contains_key(&(end.process.pid, end.fd));
-    let polled = sockets().filter(|(end, _)| is_polled(end)).map(|(_, socket)| socket);
+    let is_waited = |end: &Endpoint| {
+        waited.objects.contains(&end.object_ino())
+            || waited.polled.contains_key(&(end.process.pid, end.fd))
+    };
+    let open = sockets().filter(|(end, _)| is_waited(end)).map(|(_, socket)| socket);
     let mut wanted: BTreeMap<u64, InetRef> = BTreeMap::new();
-    for socket in waited.connections.values().chain(polled) {
+    for socket in open.chain(waited.connections.values()) {
         let is_made_here = socket.remote.port() != 0
             && protocol(socket).is_some()
             && !ports.contains(&(socket.netns, socket.local.port()));

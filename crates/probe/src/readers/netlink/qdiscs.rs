@@ -211,10 +211,10 @@ fn tbf(options: &Attributes<'_>, sample: &mut QdiscSample) {
     let Some(parms) = options.get(&TCA_TBF_PARMS) else { return };
     sample.rate_bytes = rate(options.get(&TCA_TBF_RATE64), parms, RATESPEC.0);
     sample.limit = u32_at(parms, 2 * RATESPEC.1).map(u64::from);
-    // What has a peak rate, or an overhead for each packet, is more than these words can say.
-    let (overhead, linklayer) = (parms.get(2..4), parms.get(6..8));
+    // With a peak rate, or an overhead or a least length for each packet, `change` would forget those.
+    let (overhead, least) = (u16_at(parms, 2), u16_at(parms, 6));
     let is_plain = u32_at(parms, RATESPEC.1 + RATESPEC.0) == Some(0)
-        && [overhead, linklayer].iter().all(|it| *it == Some(&[0, 0][..]));
+        && (overhead, least) == (Some(0), Some(0));
     let burst = bucket(sample.rate_bytes, u32_at(parms, 2 * RATESPEC.1 + 4));
     sample.burst_bytes = burst.filter(|_| is_plain);
 }

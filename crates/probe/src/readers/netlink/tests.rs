@@ -34,7 +34,11 @@ fn numbers(values: &[u32]) -> Vec<u8> {
 
 /// `tbf rate 5mbit burst 1600 limit 190500`.
 fn tbf_message() -> Vec<u8> {
-    let parms = numbers(&[0, 0, 625_000, 0, 0, 0, 190_500, 40_000, 0]);
+    tbf_message_of([0, 0, 625_000, 0, 0, 0, 190_500, 40_000, 0])
+}
+
+fn tbf_message_of(parms: [u32; 9]) -> Vec<u8> {
+    let parms = numbers(&parms);
     let basic = [(7u64).to_ne_bytes().to_vec(), numbers(&[3, 0])].concat();
     let queue = numbers(&[126, 190_000, 41, 5, 99]);
     let stats = [attribute(1, &basic), attribute(3, &queue)].concat();
@@ -59,6 +63,17 @@ fn a_tbf() {
 }
 
 #[test]
+fn a_tbf_that_can_not_be_set_again_by_its_words_has_no_burst() {
+    let burst = |parms| qdisc(&tbf_message_of(parms), false).unwrap().burst_bytes;
+    // struct tc_ratespec: cell_log, linklayer, overhead; cell_align, mpu; rate.
+    let set = |overhead: u32, least: u32, peak: u32| {
+        burst([overhead << 16, least << 16, 625_000, 0, 0, peak, 190_500, 40_000, 0])
+    };
+    assert_eq!(set(0, 0, 0), Some(1600));
+    assert_eq!([set(24, 0, 0), set(0, 64, 0), set(0, 0, 1_250_000)], [None; 3]);
+}
+
+#[test]
 fn an_htb_class_with_a_wide_ceiling() {
     let parms = numbers(&[0, 0, 125_000, 0, 0, u32::MAX, 10, 20, 0, 0, 0]);
     let wide = attribute(7, &5_000_000_000u64.to_ne_bytes());
@@ -69,6 +84,14 @@ fn an_htb_class_with_a_wide_ceiling() {
     assert_eq!((&*class.handle, &*class.parent), ("1:20", "1:1"));
     assert_eq!(class.assured_rate_bytes, Some(125_000));
     assert_eq!(class.rate_bytes, Some(5_000_000_000));
+}
+
+#[test]
+fn an_htb_class_says_what_a_change_would_forget() {
+    let parms = numbers(&[0, 0, 625_000, 0, 0, 625_000, 40_000, 80_000, 3_000, 0, 5]);
+    let attributes = [attribute(1, b"htb\0"), attribute(2, &attribute(1, &parms))];
+    let class = qdisc(&message(2, 0x1_0020, 0x1_0001, 0, &attributes), true).unwrap();
+    assert_eq!(class.class_words, "burst 1600b cburst 3200b quantum 3000 prio 5");
 }
 
 /// `netem limit 1000 ...` as struct tc_netem_qopt, with the attributes that the kernel always tells.

@@ -276,7 +276,7 @@ impl<'a> Connections<'a> {
             |socket: &InetRef| netns.map_or(address.ip().is_loopback(), |it| it == socket.netns);
         let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
             true => socket.local.ip().is_unspecified() && is_there(socket),
-            false => socket.local.ip() == address.ip(),
+            false => socket.local.ip() == address.ip() && netns.is_none_or(|it| it == socket.netns),
         };
         let there = self.datagram_servers.get(&address.port())?;
         there.iter().find(here).map(|(_, process)| (*process).clone())
@@ -296,18 +296,21 @@ mod tests {
     use crate::graph::end::EndKind;
     use crate::rules::scenes::{at_place, blocked, endpoint, host, of_process};
 
+    /// A socket of a network namespace.
+    fn inet(
+        (ino, netns): (u64, u32),
+        protocol: &str,
+        (local, remote): (&str, &str),
+        state: u8,
+    ) -> ObjectRef {
+        let at = |text: &str| text.parse().expect("an address");
+        let (local, remote) = (at(local), at(remote));
+        ObjectRef::Inet(InetRef { ino, netns, protocol: protocol.into(), local, remote, state })
+    }
+
     /// Process 10 asks 127.0.0.1:514 by a datagram; a process that sleeps is bound to an address and that port.
     fn asks_by_datagram(bound_to: &str) -> EndKind {
-        let inet = |ino, local: &str, remote: &str| {
-            ObjectRef::Inet(InetRef {
-                ino,
-                netns: 1,
-                protocol: "udp".into(),
-                local: local.parse().unwrap(),
-                remote: remote.parse().unwrap(),
-                state: 0,
-            })
-        };
+        let inet = |ino, local, remote| inet((ino, 1), "udp", (local, remote), 0);
         let near = inet(100, "127.0.0.1:40000", "127.0.0.1:514");
         let syscall = "recvfrom".to_string();
         let object = Some(near.clone());
@@ -326,16 +329,8 @@ mod tests {
     /// Process 10 waits for an answer of 10.1.0.2:80; a process that sleeps listens at port 80 of another namespace, whose queue has a
     /// connection that came to an address, from another.
     fn asks_into_a_namespace(at: &str, from: &str) -> EndKind {
-        let inet = |ino, netns, local: &str, remote: &str, state| {
-            ObjectRef::Inet(InetRef {
-                ino,
-                netns,
-                protocol: "tcp".into(),
-                local: local.parse().expect("an address"),
-                remote: remote.parse().expect("an address"),
-                state,
-            })
-        };
+        let inet =
+            |ino, netns, local, remote, state| inet((ino, netns), "tcp", (local, remote), state);
         let near = inet(100, 1, "10.1.0.1:40000", "10.1.0.2:80", 1);
         let syscall = "recvfrom".to_string();
         let object = Some(near.clone());
@@ -358,16 +353,7 @@ mod tests {
 
     /// Process 10 waits for an answer of a published port; a process that sleeps has the end that this leads to, by the table of connections.
     fn asks_a_published_port(is_known: bool) -> EndKind {
-        let inet = |ino, netns, local: &str, remote: &str| {
-            ObjectRef::Inet(InetRef {
-                ino,
-                netns,
-                protocol: "tcp".into(),
-                local: local.parse().expect("an address"),
-                remote: remote.parse().expect("an address"),
-                state: 1,
-            })
-        };
+        let inet = |ino, netns, local, remote| inet((ino, netns), "tcp", (local, remote), 1);
         let near = inet(100, 1, "10.0.0.9:40000", "10.0.0.1:8080");
         let far = inet(200, 2, "10.88.0.2:80", "10.88.0.1:40000");
         let syscall = "recvfrom".to_string();

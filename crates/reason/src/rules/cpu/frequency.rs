@@ -13,7 +13,6 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -196,14 +195,16 @@ fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
             (most.most_hz / 1000).to_string(),
         ),
     };
-    // Other CPUs may be set otherwise: those alone are changed that are set so, and all are put back as they were.
+    // Other CPUs may be set otherwise: those alone are changed that are set so, and all are put back as they were. One action for all of
+    // them could not say that.
     const SAVED: &str = "/run/holdup-cpufreq";
     let all = format!("/sys/devices/system/cpu/cpu*/cpufreq/{file}");
     let command = format!(
-        "grep . {all} > {SAVED}; for file in {all}; do [ \"$(cat $file)\" = {was} ] && echo {value} > $file; done"
+        "grep -H . {all} > {SAVED}; for file in {all}; do [ \"$(cat $file)\" = {was} ] && echo {value} > $file; done"
     );
-    let undo = format!("while IFS=: read -r file was; do echo $was > $file; done < {SAVED}");
-    Remedy::to(text).set(Action::write(&all, &value, &was), command, undo)
+    let undo =
+        format!("while IFS=: read -r file was; do echo $was > $file; done < {SAVED}; rm {SAVED}");
+    Remedy { text: text.into(), command, undo, ..Remedy::default() }
 }
 
 #[cfg(test)]

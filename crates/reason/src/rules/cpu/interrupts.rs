@@ -139,13 +139,8 @@ impl<'m> Taken<'m> {
 
     /// Whether they are for packets.
     fn is_of_packets(&self) -> bool {
-        !self.is_hard()
-            && self
-                .most
-                .1
-                .kinds
-                .first()
-                .is_some_and(|(kind, _)| OF_PACKETS.contains(&kind.as_str()))
+        let kind = self.most.1.kinds.first().filter(|_| !self.is_hard());
+        kind.is_some_and(|(kind, _)| OF_PACKETS.contains(&kind.as_str()))
     }
 
     /// `250,000 NET_RX, 250 TIMER`.
@@ -314,15 +309,22 @@ mod tests {
 
     /// A program, 10, that may use CPU 1 alone, of which soft interrupts take so much; it runs for so long, and CPU 0 is free.
     fn found(softirq_share: f64, run: f64) -> Vec<Finding> {
+        found_of([softirq_share, 0.0], run)
+    }
+
+    /// The same of soft and of hard interrupts.
+    fn found_of([softirq_share, irq_share]: [f64; 2], run: f64) -> Vec<Finding> {
         let mut facts = host();
         let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
-        for (cpu, softirq, user) in [(0, 0.0, 0.0), (1, softirq_share, 1.0 - softirq_share)] {
+        let rest = 1.0 - softirq_share - irq_share;
+        for (cpu, softirq, irq, user) in [(0, 0.0, 0.0, 0.0), (1, softirq_share, irq_share, rest)] {
             for (at_ns, part) in [(0, 0.0), (LOOK_NS, LOOK_NS as f64)] {
                 let sample = CpuSample {
                     cpu,
                     user_ns: (part * user) as u64,
                     softirq_ns: (part * softirq) as u64,
-                    idle_ns: (part * (1.0 - user - softirq)) as u64,
+                    irq_ns: (part * irq) as u64,
+                    idle_ns: (part * (1.0 - user - softirq - irq)) as u64,
                     ..CpuSample::default()
                 };
                 put(at_ns, Body::CpuSample(sample));
@@ -348,6 +350,13 @@ mod tests {
         let mut found = explain(facts).findings;
         found.retain(|finding| finding.code == "cpu.interrupts");
         found
+    }
+
+    #[test]
+    fn what_hard_interrupts_take_is_not_of_packets() {
+        let by = |shares| found_of(shares, 4.0).remove(0).culprit.name;
+        assert_eq!(by([0.6, 0.0]), "eth0");
+        assert_eq!(by([0.1, 0.5]), "hard interrupts");
     }
 
     #[test]

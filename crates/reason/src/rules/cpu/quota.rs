@@ -233,19 +233,18 @@ fn raise(measures: &Measures<'_>, quota: &Quota<'_>, wanted_cpus: f64) -> Remedy
     let mut above: Vec<&Cgroup> =
         measures.model.containers.cgroups.iter().filter(has_less).collect();
     above.sort_by_key(|group| std::cmp::Reverse(group.path.len()));
-    let set = |text: &str, group: &Cgroup, [new, old]: [u64; 2], period: u64| {
-        let [new, old] = [new, old].map(|quota_us| value(group, quota_us, period));
-        Remedy::to(text).write(&setting(group), new, old)
-    };
     let text = match above.is_empty() {
         true => "raise the quota",
         false => "raise the quota, and that of the groups above it, which have less",
     };
-    above.into_iter().fold(set(text, own, [raised, old], period), |way, group| {
-        let (old, period) =
-            (group.cpu_quota_us.unwrap_or(0), group.cpu_period_us.unwrap_or(PERIOD_US));
+    let [new, back] = [raised, old].map(|quota_us| value(own, quota_us, period));
+    let way = Remedy::to(text).write(&setting(own), new, back);
+    above.into_iter().fold(way, |way, group| {
+        let period = group.cpu_period_us.unwrap_or(PERIOD_US);
         let raised = (asked_cpus * period as f64).ceil() as u64;
-        way.after(&set("", group, [raised, old], period))
+        let [new, back] = [raised, group.cpu_quota_us.unwrap_or(0)]
+            .map(|quota_us| value(group, quota_us, period));
+        way.after_write(&setting(group), new, back)
     })
 }
 

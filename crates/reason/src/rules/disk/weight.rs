@@ -179,6 +179,23 @@ mod tests {
     }
 
     #[test]
+    fn the_weight_that_bfq_honours_is_written() {
+        let mut unified = facts("bfq", 1000, 10);
+        for fact in &mut unified {
+            match &mut fact.body {
+                Body::Cgroup(group) => group.controllers.clear(),
+                Body::Thread(thread) => {
+                    thread.cgroups.iter_mut().for_each(|it| it.controllers.clear());
+                }
+                _ => {}
+            }
+        }
+        let file = |facts| explain(facts).findings[0].culprit.setting.clone().unwrap_or_default();
+        assert!(file(unified.clone()).ends_with("/io.bfq.weight"), "{}", file(unified));
+        assert!(file(facts("bfq", 1000, 10)).ends_with("/blkio.bfq.weight"));
+    }
+
+    #[test]
     fn groups_of_equal_weight_have_equal_parts() {
         assert_eq!(found("bfq", 100, 100), ["disk.saturated"]);
     }

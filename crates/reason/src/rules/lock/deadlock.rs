@@ -50,6 +50,10 @@ pub(crate) static RULE: Rule = Rule {
             "without_an_owner_there_is_no_circle",
         ),
         Refutation::new(
+            "one of the waits has a time limit of its own",
+            "a_wait_with_a_time_limit_gives_up",
+        ),
+        Refutation::new(
             "its threads wait for conditions, which the handler of a signal may bring about",
             "threads_that_all_rest_are_in_no_circle",
         ),
@@ -355,6 +359,19 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("lock.deadlock", Severity::Critical));
         assert_eq!(finding.chain.len(), 2);
+    }
+
+    #[test]
+    fn a_wait_with_a_time_limit_gives_up() {
+        let found = |timeout: u64| {
+            let mut first = stands(11, 0x7000);
+            if let Body::Blocked(blocked) = &mut first.body {
+                blocked.place.args[3] = timeout;
+            }
+            codes(vec![first, stands(12, 0x8000), holds(12, 0x7000, 11), holds(11, 0x8000, 12)])
+        };
+        assert!(found(0).contains(&"lock.deadlock".to_string()));
+        assert!(!found(0x7fff_0000).contains(&"lock.deadlock".to_string()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -200,7 +200,8 @@ fn matched<'m>(
     }
     let setting = setting(measures);
     let culprit = if paused.is_by_other_limit() {
-        Culprit::setting("dirty limit of its group or file system", "memory.max")
+        let name = "dirty limit of its group or file system".into();
+        Culprit { kind: CulpritKind::Setting, name, ..Culprit::default() }
     } else if paused.is_by_limit() {
         Culprit::setting("dirty limit", setting)
     } else {
@@ -225,6 +226,12 @@ fn writer(measures: &Measures<'_>, end: &End) -> String {
 fn reason(measures: &Measures<'_>, paused: &Paused<'_>) -> String {
     let name = &paused.disk.name;
     let (busy, takes) = (words::percent(paused.busy), words::bytes(paused.takes));
+    if paused.is_by_other_limit() {
+        return format!(
+            "that is not met, and disk {name} is only {busy} busy: cgroup v2 gives each group with a limit of memory its part of it, and the \
+             kernel each file system"
+        );
+    }
     if paused.is_by_limit() {
         return format!("disk {name} is only {busy} busy: the limit is what is small");
     }
@@ -454,6 +461,37 @@ mod tests {
         for none in [Some("90"), None] {
             assert_eq!(offered(none), (String::new(), String::new()), "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_below_the_host_s_is_not_the_host_s() {
+        let found = found(4.8, MIB, [5, 1], vec![]).remove(0);
+        assert!(found.title.contains("below the host's"), "{}", found.title);
+        assert!(found.text.contains("that is not met"), "{}", found.text);
+        assert_eq!(found.remedy[0].command, "", "the host's is not to be raised");
+    }
+
+    #[test]
+    fn the_pages_of_a_file_system_of_another_host_wait_for_no_disk_here() {
+        let codes = |bdi: &str| {
+            let mut facts = scene(4.8, 15 * MIB, [5, 99]);
+            for fact in &mut facts {
+                match &mut fact.body {
+                    Body::DirtyPause(pause) => {
+                        (pause.dev, pause.bdi) = (DeviceNumber::default(), bdi.into());
+                    }
+                    Body::Wait(wait) => wait.place.disk = None,
+                    _ => {}
+                }
+            }
+            explain(facts)
+                .findings
+                .into_iter()
+                .filter(|it| it.code == "memory.dirty_throttle")
+                .count()
+        };
+        assert_eq!(codes("btrfs-1"), 1);
+        assert_eq!([codes("0:45"), codes("cifs-1"), codes("0:46-fuse")], [0; 3]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) static RULE: Rule = Rule {
              that allocates waits; from a quick disk it hardly waits, and the price is its CPU time. When nothing can be freed, the kernel kills a process of the group (exit status \
              137). The host may have memory to spare all the while.",
     needs: &[
-        "the group met its limit in the window (memory.failcnt, memory.events)",
+        "the group met its limit in the window (memory.failcnt, memory.events.local)",
         "it reads back what it dropped (refaults), waits in reclaim or gets too little there, or had a process killed",
         "that costs its processes a noticeable part of their time, waiting and CPU together",
     ],
@@ -404,7 +404,7 @@ pub(super) fn with_swap(way: Remedy, group: &Cgroup, new_bytes: u64) -> Remedy {
         Some(both) if both < new_bytes => {
             let folder = group.directory.trim_end_matches('/');
             let file = format!("{folder}/memory.memsw.limit_in_bytes");
-            way.after(&Remedy::to("").write(&file, new_bytes, both))
+            way.after_write(&file, new_bytes, both)
         }
         _ => way,
     }

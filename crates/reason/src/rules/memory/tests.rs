@@ -233,6 +233,48 @@ fn what_a_stream_displaces_is_not_the_limits() {
 }
 
 #[test]
+fn a_kill_at_the_limit_of_a_group_below_is_not_this_group_s() {
+    let kills_of = |ooms: Option<u64>| {
+        let mut facts =
+            model(Made { hits: 0, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 0 });
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::CgroupSample(sample) if fact.at_ns > 0 => sample.memory_ooms = ooms,
+                Body::CgroupSample(sample) => sample.memory_ooms = ooms.map(|_| 0),
+                // Seen in the group below, whose limit it was.
+                Body::OomKill(kill) => kill.cgroup_id = 78,
+                _ => {}
+            }
+        }
+        let observed = Observed::new(facts);
+        Measures::of_observed(&observed).memory.limited.iter().map(|it| it.kills).sum::<u64>()
+    };
+    assert_eq!(kills_of(None), 1, "cgroup v1 counts where it was");
+    assert_eq!(kills_of(Some(1)), 1);
+    assert_eq!(kills_of(Some(0)), 0);
+}
+
+#[test]
+fn the_limit_of_memory_and_swap_goes_up_before_that_of_memory() {
+    let mut facts =
+        model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
+    for fact in &mut facts {
+        if let Body::Cgroup(group) = &mut fact.body {
+            group.memory_and_swap_limit_bytes = Some(512 * MIB);
+        }
+    }
+    let observed = Observed::new(facts);
+    let limited = Measures::of_observed(&observed).memory.limited;
+    let way = |spare: u64| raise(&limited[0], Some(spare * MIB), 0);
+    let both = "/sys/fs/cgroup/memory/pods/db/memory.memsw.limit_in_bytes";
+    let plenty = way(8192);
+    assert!(plenty.command.starts_with(&format!("echo {} > {both} && ", 1024 * MIB)));
+    assert!(plenty.undo.ends_with(&format!("done && echo {} > {both}", 512 * MIB)));
+    assert!(plenty.action.is_none(), "it says one write alone");
+    assert!(!way(600).command.contains("memsw"), "it has room for twice as much");
+}
+
+#[test]
 fn the_limit_is_raised_by_what_the_killed_had_mapped() {
     let model =
         model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });

@@ -234,6 +234,29 @@ mod tests {
         assert!(found[0].title.ends_with("does not answer"), "{}", found[0].title);
     }
 
+    #[test]
+    fn a_name_server_on_another_namespace_s_loopback_is_not_asked() {
+        let by = |netns: u32| {
+            let server: std::net::SocketAddr = address("127.0.0.1:53");
+            let mut facts = dns(None);
+            for fact in &mut facts {
+                if let Body::DnsQuery(query) = &mut fact.body {
+                    query.server = server;
+                }
+            }
+            let known = Thread { thread: thread(10, "client"), netns: 1, ..Thread::default() };
+            facts.push(fact(Body::Thread(known)));
+            let mut bound = inet("udp", 6, "127.0.0.1:53", "0.0.0.0:0", 7);
+            if let ObjectRef::Inet(socket) = &mut bound {
+                socket.netns = netns;
+            }
+            facts.push(endpoint(20, "dnsmasq", bound));
+            findings(facts)[0].culprit.pid
+        };
+        assert_eq!(by(1), Some(20));
+        assert_eq!(by(2), None);
+    }
+
     /// In a window of ten seconds one answer of many is late by so much.
     fn late_once(late_ms: u64) -> Option<crate::answer::report::Finding> {
         let late_ns = late_ms * 1_000_000;

@@ -174,15 +174,12 @@ fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
         let clause = "their TTL is used up, as where routes lead in a circle".into();
         return Some(Cause { clause, look: Look::Routes });
     }
-    let found = cause(kind)?;
-    let ends = link().and_then(|own| Some((own, measures.model.net.peer(own)?)));
-    match ends.filter(|_| found.look == Look::MtuOfPeer) {
-        Some((own, peer)) if peer.mtu < own.mtu => {
-            Some(Cause { clause: TOO_LONG_FOR_PEER.into(), look: Look::MtuOfPeer })
-        }
-        Some(_) => Some(Cause { clause: "its other end is down".into(), look: Look::Interface }),
-        None => Some(found),
+    let mut found = cause(kind)?;
+    let ends = || link().and_then(|own| Some((own, measures.model.net.peer(own)?)));
+    if found.look == Look::MtuOfPeer && ends().is_some_and(|(own, peer)| peer.mtu < own.mtu) {
+        found.clause = TOO_LONG_FOR_PEER.into();
     }
+    Some(found)
 }
 
 fn matched<'m>(
@@ -440,7 +437,7 @@ mod tests {
         if let Body::Link(link) = &mut equal[3].body {
             link.mtu = 1_200;
         }
-        assert!(findings(equal)[0].title.ends_with("its other end is down"));
+        assert!(findings(equal)[0].title.ends_with("allows, or that end is down"));
         facts.push(end(3, "veth8"));
         assert_eq!(findings(facts)[0].culprit.name, "MTU of the other end of eth0", "which?");
     }

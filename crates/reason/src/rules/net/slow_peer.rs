@@ -344,6 +344,23 @@ mod tests {
     }
 
     #[test]
+    fn of_a_datagram_nothing_says_whether_it_was_sent_again() {
+        let found = |protocol: &str| {
+            let object = inet(protocol, 100, "10.0.0.1:40000", "192.0.2.1:123", 1);
+            let mut facts = vec![wait(10, "client", "recvfrom", object, 0, 48)];
+            facts.extend(counters(&[("Tcp.RetransSegs", 3, 3)]));
+            let finding = findings(of_command(facts)).remove(0);
+            (finding.text, finding.remedy.last().map(|way| way.command.clone()))
+        };
+        let (text, way) = found("tcp");
+        assert!(text.contains("sent nothing twice"), "{text}");
+        assert_eq!(way.as_deref(), Some("mtr -n --tcp --port 123 192.0.2.1"));
+        let (text, way) = found("udp");
+        assert!(!text.contains("sent nothing twice"), "{text}");
+        assert_eq!(way.as_deref(), Some("mtr -n --udp --port 123 192.0.2.1"));
+    }
+
+    #[test]
     fn who_stands_behind_an_address_of_a_service_is_said() {
         let mut facts = asks(48);
         let at = |text: &str| text.parse().expect("an address");

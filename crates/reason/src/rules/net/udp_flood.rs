@@ -111,6 +111,13 @@ mod tests {
     #[test]
     fn who_does_not_read_is_not_flooded() {
         assert_eq!(codes(datagrams(10_000, 10_000, 0)), ["net.socket_full"]);
+        // Others of its namespace read theirs.
+        let mut beside = datagrams(10_000, 10_000, 20_000);
+        let thread = crate::rules::scenes::thread(20, "server");
+        let idle =
+            ThreadTime { thread, until_ns: crate::rules::scenes::LOOK_NS, ..ThreadTime::default() };
+        beside.push(fact(Body::ThreadTime(idle)));
+        assert_eq!(codes(beside), ["net.socket_full"]);
     }
 
     #[test]

@@ -209,6 +209,7 @@ mod tests {
         assert_eq!(finding.culprit.kind, CulpritKind::Setting);
         let thaw = "echo THAWED > /sys/fs/cgroup/x/jobs/freezer.state";
         assert_eq!(finding.remedy[0].command, thaw);
+        assert!(finding.text.contains("does not even take a signal"), "{}", finding.text);
     }
 
     #[test]
@@ -220,6 +221,7 @@ mod tests {
         assert_eq!((&*finding.code, finding.severity), ("process.frozen", Severity::Note));
         let thaw = "echo 0 > /sys/fs/cgroup/x/jobs/cgroup.freeze";
         assert_eq!(finding.remedy[0].command, thaw);
+        assert!(finding.text.contains("takes no signal but SIGKILL"), "{}", finding.text);
     }
 
     #[test]

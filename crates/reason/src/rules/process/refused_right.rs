@@ -294,6 +294,8 @@ mod tests {
         let open = |errno| Denied { errno, syscall: "openat".into(), ..chown() };
         assert_eq!(setting(&open(super::EROFS)).as_deref(), Some("mount option ro"));
         assert_eq!(setting(&open(super::EACCES)).as_deref(), Some("mode and owner"));
+        let on_the_way = Denied { errno: super::EACCES, ..chown() };
+        assert_eq!(setting(&on_the_way).as_deref(), Some("mode and owner"), "it would be EPERM");
     }
 
     #[test]
@@ -312,5 +314,8 @@ mod tests {
             ..refusal(10, "job", "write")
         };
         assert_eq!(found(&write).remedy[0].command, "prlimit --pid 10 --fsize=8192:");
+        let unlimited = DeniedLimit { limit: u64::MAX, ..limit };
+        let finding = found(&Denied { limit: Some(unlimited), ..write });
+        assert!(finding.title.ends_with("its file system lets no file become so large"));
     }
 }

@@ -58,7 +58,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
     let signal = stop_signal(measures, stopped);
     let by_terminal = signal.is_some_and(is_typed);
     let by = match signal {
-        Some(_) if by_terminal => "Somebody typed ctrl-Z at its terminal.".into(),
+        Some(_) if by_terminal => "Its terminal sent it SIGTSTP (ctrl-Z).".into(),
         Some(signal) => {
             format!("{} sent it {}.", words::who(&signal.from), signal_name(signal.signal))
         }
@@ -171,6 +171,33 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.stopped", Severity::Note));
         assert!(finding.text.contains("bash 5 sent it SIGSTOP"), "{}", finding.text);
+    }
+
+    /// What is said of a job that somebody stopped by a signal.
+    fn stopped_by(from: ThreadRef, signal: i32) -> (String, String) {
+        let mut facts = host();
+        facts.push(blocked(20, "vim", WaitState::Stopped, ""));
+        let to = thread(20, "vim");
+        let signal = Signal { from, to, signal, ignored: false, inner_pid: None };
+        facts.push(Fact { at_ns: 1_000, body: Body::Signal(signal) });
+        let mut finding = explain(facts).findings.remove(0);
+        (finding.text, finding.remedy.remove(0).command)
+    }
+
+    #[test]
+    fn who_was_stopped_for_its_terminal_is_not_continued_in_the_background() {
+        let (_, command) = stopped_by(thread(20, "vim"), 21);
+        assert_eq!(command, "", "it would be stopped again");
+        let (_, command) = stopped_by(thread(5, "bash"), 19);
+        assert_eq!(command, "kill -CONT 20");
+    }
+
+    #[test]
+    fn what_is_typed_at_a_terminal_comes_from_no_worker_of_the_kernel_s() {
+        let (text, _) = stopped_by(thread(9, "kworker/u8:1"), 20);
+        assert!(text.contains("Its terminal sent it SIGTSTP"), "{text}");
+        let (text, _) = stopped_by(thread(5, "bash"), 20);
+        assert!(text.contains("bash 5 sent it SIGTSTP"), "{text}");
     }
 
     #[test]

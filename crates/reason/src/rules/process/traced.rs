@@ -138,6 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn a_debugger_that_began_the_process_is_not_to_be_ended() {
+        let mut facts = host();
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Traced, "")));
+        let tracer_pid = 30;
+        let parent_pid = 30;
+        let thread = thread(20, "server");
+        facts.push(identity(Thread { thread, tracer_pid, parent_pid, ..Thread::default() }));
+        let finding = &explain(facts).findings[0];
+        assert_eq!(finding.code, "process.traced");
+        assert_eq!(finding.remedy[0].command, "", "{}", finding.remedy[0].text);
+    }
+
+    #[test]
     fn one_that_a_signal_stopped_is_not_traced() {
         let mut facts = host();
         facts.extend(client_and_server(blocked(20, "server", WaitState::Stopped, "")));
