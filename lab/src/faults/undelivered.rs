@@ -1,7 +1,7 @@
-//! net.narrow_link, net.not_forwarding, net.silent_host: packets that do not arrive, and the connection does not hear of it.
+//! net.narrow_link, net.not_forwarding, net.no_way_back, net.silent_host: packets that do not arrive, and the connection does not hear of it.
 //!
-//! The first two have a router between the load and its server, in a namespace of its own; the proof is the router's own count. Whoever plays
-//! the third, another host, has no socket on this one: that it hears nothing is its switch.
+//! The first three have a router between the load and its server, in a namespace of its own; the proof is its own count, or the server's. Whoever plays
+//! the fourth, another host, has no socket on this one: that it hears nothing is its switch.
 
 use super::peers::wired;
 use super::stage::{load, name_switch, netns, pair, start, switch_on, wait_bound};
@@ -10,7 +10,7 @@ use crate::undo::Guards;
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&NarrowLink, &NotForwarding, &SilentHost];
+pub(super) const FAULTS: &[&dyn Fault] = &[&NarrowLink, &NotForwarding, &NoWayBack, &SilentHost];
 
 /// `ip` with words in one text.
 fn ip(ctx: &Ctx, words: &str) -> Result<()> {
@@ -18,7 +18,7 @@ fn ip(ctx: &Ctx, words: &str) -> Result<()> {
 }
 
 /// A server behind a router: the near namespace, the far one, which is the router, and one behind it. Variables: of [`pair`]; `behind_ip`,
-/// `port`, `out_if` (of the router, to the server); `server`, `server_pid`.
+/// `behind_ns`, `port`, `out_if` (of the router, to the server); `server`, `server_pid`.
 fn routed(ctx: &mut Ctx) -> Result<Guards> {
     let mut guards = pair(ctx)?;
     let (behind, guard) = netns(ctx)?;
@@ -33,6 +33,7 @@ fn routed(ctx: &mut Ctx) -> Result<Guards> {
     }
     ip(ctx, &format!("-n {near} route add {net}.0/24 via {}", ctx.text("far_ip")?))?;
     ip(ctx, &format!("-n {behind} route add {}/32 via {net}.1", ctx.text("near_ip")?))?;
+    ctx.set("behind_ns", &behind);
     set(ctx, &far, "ip_forward", 1)?;
     let port = 2000 + ctx.draw.index(30_000) as u16;
     let address = format!("{net}.2");
@@ -53,10 +54,9 @@ fn set(ctx: &Ctx, ns: &str, name: &str, value: u32) -> Result<()> {
     ctx.tool("ip", &["netns", "exec", ns, "sh", "-c", &words]).map(drop)
 }
 
-/// A count of IPv4 in the router's namespace.
-fn counted(ctx: &Ctx, name: &str) -> Result<u64> {
-    let shown =
-        ctx.tool("ip", &["netns", "exec", &ctx.text("far_ns")?, "cat", "/proc/net/snmp"])?;
+/// A count of IPv4 in the router's namespace, `far_ns`, or the server's, `behind_ns`.
+fn counted(ctx: &Ctx, ns: &str, name: &str) -> Result<u64> {
+    let shown = ctx.tool("ip", &["netns", "exec", &ctx.text(ns)?, "cat", "/proc/net/snmp"])?;
     let mut lines = shown.lines().filter_map(|line| line.strip_prefix("Ip: "));
     let mut next = || lines.next().map(|line| line.split(' ').collect::<Vec<_>>());
     let (names, values) = (next().context("no names")?, next().context("no values")?);
@@ -89,7 +89,7 @@ impl Fault for NarrowLink {
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        Ok(Some(counted(ctx, "FragFails")? > 0))
+        Ok(Some(counted(ctx, "far_ns", "FragFails")? > 0))
     }
 }
 
@@ -114,7 +114,36 @@ impl Fault for NotForwarding {
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        Ok(Some(counted(ctx, "InAddrErrors")? > 0))
+        Ok(Some(counted(ctx, "far_ns", "InAddrErrors")? > 0))
+    }
+}
+
+/// The server loses its route to the client, or has one that prohibits it.
+///
+/// Parameters: `route` (`gone`, `prohibit`, `unreachable`, `blackhole`). The load is `tcp-client {behind_ip}:{port}` in `{near_ns}`. Variables: of
+/// [`routed`].
+struct NoWayBack;
+
+impl Fault for NoWayBack {
+    fn name(&self) -> &'static str {
+        "net.no_way_back"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        routed(ctx)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (behind, client) = (ctx.text("behind_ns")?, ctx.text("near_ip")?);
+        match &*ctx.text("route")? {
+            "gone" => ip(ctx, &format!("-n {behind} route del {client}/32"))?,
+            kind => ip(ctx, &format!("-n {behind} route replace {kind} {client}/32"))?,
+        }
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(counted(ctx, "behind_ns", "OutNoRoutes")? > 0))
     }
 }
 

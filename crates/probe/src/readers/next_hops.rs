@@ -1,4 +1,5 @@
-//! Next hops to the addresses that somebody of this host sends to without an answer, and their neighbour entries.
+//! Next hops to the addresses that somebody of this host sends to without an answer, their neighbour entries, and whether who has such an
+//! address on this host has a way back.
 //!
 //! Theory: a packet to an address of a link waits until ARP (of IPv6: ND) has found who has it, and so does one behind a
 //! gateway until the gateway is found. The routing and the neighbour table say whom they wait for. Each is asked of that one
@@ -13,20 +14,23 @@
 use super::look::Look;
 use super::netlink::links::links;
 use super::netlink::neighbours::{neighbour, neighbour_request};
-use super::netlink::routes::{route, route_request};
+use super::netlink::routes::{RTM_GETROUTE, is_own_address, no_route, route, route_request};
 use super::netlink::{Place, ask, is_no_answer};
 use super::reader::{Opening, Reader};
 use super::waited::Destination;
 use crate::SourceError;
 use crate::system::clock::now;
-use holdup_reason::facts::{Body, Fact, NextHop};
+use holdup_reason::facts::{Body, Fact, NextHop, NoWayBack};
 use netlink_sys::Socket;
 use std::io;
 
 /// The kind of an interface whose packets a program carries on.
 const TUN: &str = "tun";
-const RTM_GETROUTE: u16 = 26;
 const RTM_GETNEIGH: u16 = 30;
+/// Namespaces beside the host's that are asked whether they have an address: each costs a thread for a moment.
+const NAMESPACES_MAX: usize = 32;
+/// Addresses that each of them is asked about.
+const ADDRESSES_MAX: usize = 16;
 
 /// See the head of the file.
 pub(super) struct NextHops;
@@ -47,7 +51,8 @@ impl Reader for NextHops {
         };
         if !to.is_empty() {
             let at_ns = now();
-            let found = netlink.ask(move |place, buffer| next_hops(place, buffer, &to));
+            let asked = to.clone();
+            let found = netlink.ask(move |place, buffer| next_hops(place, buffer, &asked));
             for body in &found {
                 if let Body::NextHop(hop) = body {
                     look.waited.interfaces.add(hop.netns, hop.index);
@@ -56,10 +61,42 @@ impl Reader for NextHops {
                     }
                 }
             }
-            facts.extend(found.into_iter().map(|body| Fact { at_ns, body }));
+            let mut others = NAMESPACES_MAX;
+            let back =
+                netlink.ask(move |place, buffer| Ok(no_ways_back(place, buffer, &to, &mut others)));
+            facts.extend(found.into_iter().chain(back).map(|body| Fact { at_ns, body }));
         }
         Ok(())
     }
+}
+
+/// Whose address in another namespace somebody sends to, and that has no route back to him.
+fn no_ways_back(
+    place: &mut Place,
+    buffer: &mut Vec<u8>,
+    asked: &[Destination],
+    others: &mut usize,
+) -> Vec<Body> {
+    let far_netns = place.namespace.netns;
+    if !place.namespace.name.is_empty() {
+        match *others {
+            0 => return Vec::new(),
+            _ => *others -= 1,
+        }
+    }
+    let elsewhere = asked.iter().filter(|it| it.netns != far_netns && !it.source.is_unspecified());
+    let mut found = Vec::new();
+    for it in elsewhere.take(ADDRESSES_MAX) {
+        if !is_own_address(&place.socket, it.address, buffer) {
+            continue;
+        }
+        let answer = no_route(&place.socket, (it.address, it.source), buffer);
+        let (netns, address, source) = (it.netns, it.address, it.source);
+        let body =
+            |answer| Body::NoWayBack(NoWayBack { netns, source, address, far_netns, answer });
+        found.extend(answer.map(body));
+    }
+    found
 }
 
 fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io::Result<Vec<Body>> {

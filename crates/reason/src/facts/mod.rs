@@ -22,6 +22,7 @@ mod memory;
 mod net;
 mod object;
 mod session;
+mod socket_state;
 mod thread;
 mod thread_ref;
 mod unit_job;
@@ -39,6 +40,7 @@ pub use memory::*;
 pub use net::*;
 pub use object::*;
 pub use session::*;
+pub use socket_state::*;
 pub use thread::*;
 pub use thread_ref::*;
 pub use unit_job::*;
@@ -213,6 +215,8 @@ pub enum Body {
     NetCounters(NetCounters),
     /// The next hop to an address that does not answer.
     NextHop(NextHop),
+    /// That who is asked has no way back to who asks.
+    NoWayBack(NoWayBack),
     /// A connection's addresses at both of its ends, where they are translated between.
     Translation(Translation),
     /// What sysctls of the networking say.

@@ -561,3 +561,34 @@ pub struct NextHop {
     #[serde(default)]
     pub updated_ns: Ns,
 }
+
+/// That a network namespace of this host has an address that somebody asks without an answer, and no route to who asks. Source: rtnetlink
+/// RTM_GETROUTE there, of that one address.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoWayBack {
+    /// Network namespace of who asks, inode.
+    pub netns: u32,
+    /// From.
+    pub source: IpAddr,
+    /// To.
+    pub address: IpAddr,
+    /// Network namespace that has this address, inode.
+    pub far_netns: u32,
+    /// What its routes say.
+    pub answer: NoRoute,
+}
+
+/// What the kernel says of an address that it does not send to (fib_props, net/ipv4/fib_semantics.c).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoRoute {
+    /// No route leads there: ENETUNREACH.
+    #[default]
+    None,
+    /// A route of type `unreachable`: EHOSTUNREACH.
+    Unreachable,
+    /// A route of type `blackhole`: EINVAL.
+    Blackhole,
+    /// A route of type `prohibit`: EACCES.
+    Prohibit,
+}

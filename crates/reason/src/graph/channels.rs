@@ -102,7 +102,7 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         let at_end =
             |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= index.model.look.end_ns;
         processes = match by.is_none() && awaits.iter().any(at_end) {
-            true => index.connections.may_accept(socket),
+            true => who_accepts(index, wait, index.connections.may_accept(socket)),
             false => index.connections.listeners(socket, by),
         };
         processes.retain(is_other);
@@ -113,6 +113,29 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         }
     }
     chosen(index, wait, processes)
+}
+
+/// Of all who have a listener open in whose queue a connection stands, those that may accept it: not the master that began the others
+/// and rests. It would not rest if it waited for the listener, as the parent of a server does that forks for each connection.
+fn who_accepts(
+    index: &Index<'_>,
+    wait: &WaitSpan,
+    mut listeners: Vec<ThreadRef>,
+) -> Vec<ThreadRef> {
+    let pids: Vec<u32> = listeners.iter().map(|of| of.pid).collect();
+    let began_another =
+        |of: &ThreadRef| pids.iter().any(|pid| index.families.parent_of(*pid) == Some(of.pid));
+    let (from, to) = (wait.begin_ns.max(index.model.look.begin_ns), wait.end_ns);
+    let is_at_rest = |thread: &ThreadRef| {
+        let is_rest = |wait: &&WaitSpan| wait.class.is_rest() || wait.class == WaitClass::Child;
+        let rests = index.waits.within(thread, from, to).iter().filter(is_rest);
+        let rest_ns: Ns = rests.map(|wait| wait.within_ns(from, to)).sum();
+        rest_ns * 2 > to.saturating_sub(from)
+    };
+    listeners.retain(|of| {
+        !began_another(of) || !index.families.threads_of(&[of.pid]).iter().all(is_at_rest)
+    });
+    listeners
 }
 
 /// Whether most of a time on a connection was for what does not arrive, either way.

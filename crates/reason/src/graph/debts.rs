@@ -1,23 +1,21 @@
 //! Debts: who was asked and has not answered, by the clocks of the sockets themselves.
 //!
 //! On a connection the order of the last question and the last answer tells who owes the next word, also where nothing has
-//! happened inside the window. The tests and their order were tried on the reference machine (0 wrong of 1,500 closed loops):
-//! unacknowledged data of mine; the send times of both ends where both are here; the ages of the last data sent and received
-//! where more than a jiffy lies between them; and for a tie, which segment moved the window last. Keepalive probes move that
-//! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
+//! happened inside the window (last_word.rs). Who accepted a connection owes when the peer spoke last; who made it
 //! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
-//! question, and so is a connection that is still being made. What was closed within the look counts as it was last seen. Where
-//! one end alone has ever sent, it spoke last, whatever the clocks say. What was owed as the look began and was answered within
+//! question, unless its process is asked by others (a proxy keeps that socket for all its life), and so is a connection that is still
+//! being made. What was closed within the look counts as it was last seen. What was owed as the look began and was answered within
 //! it is owed until a thread of that process first ran: a lower bound, as nothing tells when the answer went out.
-//! Wrong by nature: half-answered pipelines, messages that want no answer.
+//! Wrong by nature: half-answered pipelines, messages that want no answer but those of a connection on which this end only listens.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
 
+use super::last_word::{Spoke, only_listens, only_speaker, spoke_last};
 use crate::facts::*;
 use crate::model::Model;
 use crate::threshold::Threshold;
-use crate::waits::poll_intent::DNS_PORT;
-use std::collections::HashMap;
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
@@ -27,25 +25,6 @@ static CLOSED_MIN: Threshold = Threshold::new(
     "from the reading of a socket to the end of the look: what was read so long before it was closed since",
     "chosen: all that is open is read again after the end",
 );
-
-/// From here on after the last data an acknowledgement may be one of a probe.
-static PROBE_MIN: Threshold = Threshold::new(
-    240.0,
-    "ms",
-    "from the last data to the last segment of a connection that is probed",
-    "chosen: above the longest delay of an acknowledgement, 200 ms (TCP_DELACK_MAX)",
-);
-
-/// Who sent the last data on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spoke {
-    /// This end.
-    Me,
-    /// The other end.
-    Peer,
-    /// Not known, or nobody yet.
-    Unknown,
-}
 
 /// One answer that is outstanding.
 #[derive(Debug, Clone)]
@@ -79,6 +58,19 @@ struct Heard {
 }
 
 impl Debt {
+    /// Of a socket that has no clocks.
+    fn without_clock(ino: u64, since_ns: Ns, seen_ns: Ns) -> Self {
+        Self {
+            ino,
+            since_ns,
+            since_known: false,
+            seen_ns,
+            sent_ns: None,
+            answered_ns: None,
+            silent_since_ns: None,
+        }
+    }
+
     /// When the question was sent or came, as exactly as it is known.
     pub fn asked_ns(&self) -> Ns {
         self.sent_ns.unwrap_or(self.since_ns)
@@ -100,7 +92,7 @@ pub struct Debts {
     /// Of the connections that a process accepted: when something came on each, by every reading.
     heard: HashMap<u32, Vec<Heard>>,
     /// Processes of whose connections the clocks were read.
-    known: std::collections::HashSet<u32>,
+    known: HashSet<u32>,
 }
 
 impl Debts {
@@ -112,24 +104,24 @@ impl Debts {
         far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
     ) -> Self {
         let mut debts = Self::default();
+        let serves: HashSet<u32> = model
+            .held
+            .endpoints
+            .iter()
+            .filter(|it| takes_questions(it))
+            .map(|it| it.process.pid)
+            .collect();
         for (endpoint, at_ns) in model.held.endpoints.iter().zip(&model.held.endpoints_at) {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
             let seen_ns = match at_ns.saturating_add(CLOSED_MIN.ns()) < model.look.end_ns {
                 true => *at_ns,
                 false => model.look.end_ns,
             };
-            if asks_a_name_server(socket) || is_being_made(socket) {
-                let since_ns = model.look.begin_ns;
-                let debt = Debt {
-                    ino: socket.ino,
-                    since_ns,
-                    since_known: false,
-                    seen_ns,
-                    sent_ns: None,
-                    answered_ns: None,
-                    silent_since_ns: None,
-                };
-                debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
+            let pid = endpoint.process.pid;
+            let is_kept = asks_a_name_server(socket) && serves.contains(&pid);
+            if asks_a_name_server(socket) && !is_kept || is_being_made(socket) {
+                let debt = Debt::without_clock(socket.ino, model.look.begin_ns, seen_ns);
+                debts.awaits.entry(pid).or_default().push(debt);
                 continue;
             }
             let Some(state) = &endpoint.socket else { continue };
@@ -145,6 +137,9 @@ impl Debts {
                     (endpoint.process.pid, model.called.translations.other_end(socket)),
                     (*at_ns, state, turn),
                 );
+            }
+            if accepted && only_listens(state, turn) {
+                continue;
             }
             let spoke = only_speaker(state, turn, accepted);
             let spoke = spoke.unwrap_or_else(|| spoke_last(turn, far(socket)));
@@ -328,6 +323,13 @@ fn sent_ns(turn: &TcpTurn, since_ns: Ns) -> Option<Ns> {
     (turn.first_tx_ns != 0 && apart_ns <= 2 * u64::from(turn.jiffy_ns)).then_some(turn.first_tx_ns)
 }
 
+/// Whether a process is asked by others here: a proxy or a name server keeps its own socket to a name server open for all its life.
+fn takes_questions(endpoint: &Endpoint) -> bool {
+    let ObjectRef::Inet(socket) = &endpoint.object else { return false };
+    let is_bound = socket.remote.port() == 0 && (1..GIVEN_PORTS).contains(&socket.local.port());
+    socket.state == TCP_LISTEN || socket.protocol == "udp" && is_bound
+}
+
 /// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
 /// is not known.
 pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
@@ -337,47 +339,6 @@ pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
 /// It was asked for, and the other end has said nothing.
 fn is_being_made(socket: &InetRef) -> bool {
     socket.is_tcp() && socket.is_connecting() && socket.remote.port() != 0
-}
-
-/// Of a connection on which only one end has ever sent data: that one. A question that was sent as soon as the connection was there
-/// is as old as the handshake, so its clocks tell nothing. Who made the connection has its SYN counted as acknowledged
-/// (tcp_ack, bytes_acked: one more than was sent).
-fn only_speaker(state: &SocketState, turn: &TcpTurn, accepted: bool) -> Option<Spoke> {
-    let acknowledged = state.acked_bytes.saturating_sub(u64::from(!accepted));
-    let has_sent = acknowledged > 0 || turn.write_seq != turn.snd_una;
-    match (has_sent, state.received_bytes > 0) {
-        (true, false) => Some(Spoke::Me),
-        (false, true) => Some(Spoke::Peer),
-        _ => None,
-    }
-}
-
-/// Who sent the last data.
-pub fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
-    if own.write_seq != own.snd_una {
-        return Spoke::Me;
-    }
-    if let Some(far) = far {
-        if far.write_seq != far.snd_una {
-            return Spoke::Peer;
-        }
-        if own.first_tx_ns != far.first_tx_ns {
-            return if own.first_tx_ns > far.first_tx_ns { Spoke::Me } else { Spoke::Peer };
-        }
-    }
-    let (sent, received) = (own.sent_jiffies, own.received_jiffies);
-    if sent.abs_diff(received) > 1 {
-        return if sent < received { Spoke::Me } else { Spoke::Peer };
-    }
-    let since_data = u64::from(sent.min(received).saturating_sub(own.heard_jiffies));
-    if own.keepalive && since_data * u64::from(own.jiffy_ns) > PROBE_MIN.ns() {
-        return Spoke::Unknown;
-    }
-    match own.rcv_nxt.wrapping_sub(own.snd_wl1) {
-        0 => Spoke::Me,
-        behind if behind < u32::MAX / 2 => Spoke::Peer,
-        _ => Spoke::Unknown,
-    }
 }
 
 #[cfg(test)]
@@ -416,46 +377,6 @@ mod tests {
             output_stopped: false,
             socket: Some(state),
         }
-    }
-
-    #[test]
-    fn unacknowledged_data_is_the_last_word() {
-        let own = TcpTurn { snd_una: 90, ..turn(900, 1) };
-        assert_eq!(spoke_last(&own, None), Spoke::Me);
-        assert_eq!(spoke_last(&turn(1, 900), Some(&own)), Spoke::Peer);
-    }
-
-    #[test]
-    fn the_later_send_time_is_the_last_word_where_both_ends_are_here() {
-        let (early, late) = (
-            TcpTurn { first_tx_ns: 5_000, ..turn(7, 7) },
-            TcpTurn { first_tx_ns: 9_000, ..turn(7, 7) },
-        );
-        assert_eq!(spoke_last(&late, Some(&early)), Spoke::Me);
-        assert_eq!(spoke_last(&early, Some(&late)), Spoke::Peer);
-    }
-
-    #[test]
-    fn ages_more_than_a_jiffy_apart_tell_and_a_tie_is_settled_by_the_window() {
-        assert_eq!(spoke_last(&turn(3, 900), None), Spoke::Me);
-        assert_eq!(spoke_last(&turn(900, 3), None), Spoke::Peer);
-        assert_eq!(spoke_last(&turn(7, 7), None), Spoke::Me, "a pure acknowledgement took my data");
-        let answered = TcpTurn { snd_wl1: 400, ..turn(7, 7) };
-        assert_eq!(spoke_last(&answered, None), Spoke::Peer);
-    }
-
-    #[test]
-    fn where_one_end_has_sent_all_there_is_nothing_to_compare() {
-        let speaker = |acked_bytes, received_bytes, accepted| {
-            let state = SocketState { acked_bytes, received_bytes, ..SocketState::default() };
-            only_speaker(&state, &turn(7, 7), accepted)
-        };
-        assert_eq!(speaker(80, 0, false), Some(Spoke::Me));
-        assert_eq!(speaker(1, 79, false), Some(Spoke::Peer), "its SYN was acknowledged");
-        assert_eq!(speaker(0, 79, true), Some(Spoke::Peer));
-        assert_eq!(speaker(1, 79, true), None, "it has answered with one byte");
-        assert_eq!(speaker(80, 79, false), None);
-        assert_eq!(speaker(1, 0, false), None);
     }
 
     #[test]
@@ -561,10 +482,28 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_probed_says_nothing() {
-        let probed = TcpTurn { keepalive: true, heard_jiffies: 10, ..turn(900, 900) };
-        assert_eq!(spoke_last(&probed, None), Spoke::Unknown);
-        let asked = TcpTurn { received_jiffies: 1500, ..probed };
-        assert_eq!(spoke_last(&asked, None), Spoke::Me, "a probe carries no data: the ages stay");
+    fn a_socket_to_a_name_server_is_a_question_unless_its_process_is_asked_itself() {
+        let socket = |local: &str, remote: &str, protocol: &str, state| InetRef {
+            protocol: protocol.into(),
+            state,
+            ..connection(local, remote)
+        };
+        let awaits = |bound: InetRef| {
+            let asks = socket("10.0.0.1:5000", "10.0.0.2:53", "udp", 1);
+            let open = |fd, socket| {
+                Body::Endpoint(Endpoint { fd, ..endpoint(socket, SocketState::default()) })
+            };
+            let all = [open(3, asks), open(4, bound)].into_iter();
+            let facts = all.map(|body| Fact { at_ns: 9, body }).collect();
+            Debts::of(&Model::new(facts), |_| false, |_| None).awaits.len()
+        };
+        assert_eq!(awaits(socket("10.0.0.1:5001", "10.0.0.3:80", "tcp", 1)), 1);
+        assert_eq!(awaits(socket("0.0.0.0:80", "0.0.0.0:0", "tcp", TCP_LISTEN)), 0, "a proxy");
+        assert_eq!(awaits(socket("0.0.0.0:53", "0.0.0.0:0", "udp", 7)), 0, "a name server");
+        assert_eq!(
+            awaits(socket("0.0.0.0:40000", "0.0.0.0:0", "udp", 7)),
+            1,
+            "a port that it was given"
+        );
     }
 }

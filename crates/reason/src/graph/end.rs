@@ -107,8 +107,6 @@ pub struct End {
     pub object: Object,
     /// Who would have to act, as far as it is known: who works, sleeps, holds the lock, owes the answer.
     pub who: Option<ThreadRef>,
-    /// That is whoever holds it longest, of all its leaves.
-    pub(super) is_holder: bool,
     /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
     /// the critical path, seconds.
     pub seconds: f64,
@@ -207,7 +205,6 @@ impl End {
             class,
             object,
             who: None,
-            is_holder: false,
             seconds: 0.0,
             victims: BTreeMap::new(),
             counted: BTreeMap::new(),

@@ -64,6 +64,25 @@ pub(super) fn named_key(link: &ChainLink) -> EndKey {
     }
 }
 
+/// Who would have to act behind a leaf.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Blamed {
+    /// Whoever holds it longest: of thousands of holders that one is looked for once, when all leaves are in.
+    Holder,
+    Nobody,
+    Thread(ThreadRef),
+}
+
+impl Blamed {
+    /// Of two behind the same time always the same one comes first.
+    fn order(&self) -> (u32, u32) {
+        match self {
+            Self::Thread(who) => (who.pid, who.tid),
+            Self::Holder | Self::Nobody => (0, 0),
+        }
+    }
+}
+
 /// Leaves by end.
 pub(super) struct Found<'c, 'a> {
     model: &'a Model,
@@ -71,6 +90,8 @@ pub(super) struct Found<'c, 'a> {
     chains: &'c Chains<'a>,
     is_command: bool,
     ends: HashMap<EndKey, End>,
+    /// Behind how many seconds of an end who would have to act.
+    blamed: HashMap<EndKey, HashMap<Blamed, f64>>,
     /// Processes that began inside the look, once they were asked for.
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
@@ -97,6 +118,7 @@ impl<'c, 'a> Found<'c, 'a> {
             chains,
             is_command,
             ends: HashMap::new(),
+            blamed: HashMap::new(),
             begun: None,
             unseen: HashMap::new(),
             sleeps: HashMap::new(),
@@ -184,13 +206,16 @@ impl<'c, 'a> Found<'c, 'a> {
         let (kind, class, object) = key.clone();
         let timed = true;
         (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
+        self.blame(&key, who_beyond(self.model, leaf, named), part * leaf.ns() as f64);
         let end =
             (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, part, counted);
-        let who = who_beyond(self.model, leaf, named);
-        // Of thousands of holders the main one is looked for once, when all leaves are in.
-        end.is_holder = who.is_none();
-        end.who = who.unwrap_or_default();
+    }
+
+    /// Of several behind one end it is the one behind most of it.
+    fn blame(&mut self, key: &EndKey, who: Blamed, ns: f64) {
+        let all = self.blamed.entry(key.clone()).or_default();
+        *all.entry(who).or_default() += ns;
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
@@ -199,14 +224,14 @@ impl<'c, 'a> Found<'c, 'a> {
         let named = leaf.links.len() - 1;
         let (counted, timed) = (true, true);
         (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
+        if matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu) {
+            let who = Blamed::Thread(leaf.root().who.clone());
+            self.blame(&key, who, part * leaf.ns() as f64);
+        }
         let end =
             (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, part, true);
         end.owed = !self.is_command;
-        if matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu) {
-            end.is_holder = false;
-            end.who = Some(leaf.root().who.clone());
-        }
     }
 
     fn unnamed_keys(&mut self, leaf: &Leaf, owed: bool) -> Vec<(EndKey, f64)> {
@@ -401,6 +426,7 @@ impl<'c, 'a> Found<'c, 'a> {
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
             let (kind, class, object) = (EndKind::Works, WaitClass::Running, Object::Process(pid));
+            self.blame(&(kind, class, object.clone()), Blamed::Thread(who), ns as f64);
             let (named, part, counted, timed) = (0, 1.0, true, false);
             (self.watch)(&Lost {
                 kind,
@@ -415,15 +441,21 @@ impl<'c, 'a> Found<'c, 'a> {
             let own = End::new(kind, class, object.clone(), &leaf, 0);
             let end = self.ends.entry((kind, class, object)).or_insert(own);
             end.add(&leaf, 0, 1.0, true);
-            end.is_holder = false;
-            end.who = Some(who);
         }
     }
 
     pub(super) fn sorted(self) -> Vec<End> {
         let mut ends: Vec<(EndKey, End)> = self.ends.into_iter().collect();
-        for (_, end) in ends.iter_mut().filter(|(_, end)| end.is_holder) {
-            end.who = end.holder().cloned();
+        for (key, end) in &mut ends {
+            let blamed = self.blamed.get(key).into_iter().flatten();
+            let by_time = |one: &(&Blamed, &f64), other: &(&Blamed, &f64)| {
+                one.1.total_cmp(other.1).then_with(|| other.0.order().cmp(&one.0.order()))
+            };
+            end.who = match blamed.max_by(by_time) {
+                Some((Blamed::Holder, _)) => end.holder().cloned(),
+                Some((Blamed::Thread(who), _)) => Some(who.clone()),
+                Some((Blamed::Nobody, _)) | None => None,
+            };
         }
         ends.sort_by(|(a_key, a), (b_key, b)| {
             b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
@@ -434,21 +466,22 @@ impl<'c, 'a> Found<'c, 'a> {
 
 /// Who holds what names an end, where that is not the main holder: of a server that serves each client by a thread, the client
 /// whose next word the holding thread waits for; of a traced process, its tracer, if it is known.
-fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadRef>> {
+fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Blamed {
     let link = &leaf.links[named];
     if link.class == WaitClass::Traced {
         let tracer = model.threads.identity(&link.who).map(|known| known.tracer_pid);
-        return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.threads.thread_ref(pid)));
+        let tracer = tracer.filter(|pid| *pid != 0).map(|pid| model.threads.thread_ref(pid));
+        return tracer.map_or(Blamed::Nobody, Blamed::Thread);
     }
     // Whoever sleeps before the next try ends it by trying.
     // A limit of the process's own is met by itself.
     let is_own_limit = matches!(link.object, Object::Limit(_));
     if EndKind::of(link.class) == EndKind::Sleep || is_own_limit {
-        return Some(Some(link.who.clone()));
+        return Blamed::Thread(link.who.clone());
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
     let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
-    client.map(|pid| Some(model.threads.thread_ref(pid)))
+    client.map_or(Blamed::Holder, |pid| Blamed::Thread(model.threads.thread_ref(pid)))
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not

@@ -18,6 +18,7 @@ pub mod end;
 pub mod ending;
 pub mod ends;
 pub mod index;
+mod last_word;
 mod leaf;
 mod next;
 mod parallel;

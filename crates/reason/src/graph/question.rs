@@ -4,8 +4,8 @@
 
 use super::index::Index;
 use super::next::Asker;
-use crate::facts::{ObjectRef, ThreadRef};
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::facts::{GIVEN_PORTS, ObjectRef, ThreadRef};
+use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
 /// What a wait is for: what the kernel says it is on, or the only connection among its descriptors, if nobody is owed an
@@ -48,7 +48,7 @@ pub(super) fn is_for_a_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
             is_named(*ino) && !is_named(*peer_ino)
         }
         Some(ObjectRef::Inet(socket)) if socket.remote.port() == 0 => {
-            socket.protocol == "udp" && socket.local.port() == DNS_PORT
+            socket.protocol == "udp" && (1..GIVEN_PORTS).contains(&socket.local.port())
         }
         Some(ObjectRef::Inet(socket)) => index.connections.is_accepted(socket),
         _ => false,

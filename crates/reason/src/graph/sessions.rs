@@ -11,7 +11,7 @@ use super::conversation::PAUSE_MAX;
 use super::index::Index;
 use super::question::is_for_a_question;
 use super::wakers::waker;
-use crate::facts::{Thread, ThreadRef};
+use crate::facts::{Thread, ThreadRef, UserFrame};
 use crate::programs;
 use crate::waits::timeline::WaitSpan;
 
@@ -48,7 +48,7 @@ pub(super) fn session_that_holds(index: &Index<'_>, wait: &WaitSpan) -> Option<T
 }
 
 /// Of a server with a thread for each session (MariaDB, MySQL): the only other one, where it waits for its client's next
-/// word meanwhile. Somebody has the lock, and who works for a client would be seen to.
+/// word meanwhile. Somebody has the lock: nobody else may be in the middle of a statement, as its own functions say.
 fn only_other_session(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     // Threads are read one after another as the look ends.
     let at_ns = wait.begin_ns.max(index.model.look.begin_ns).midpoint(wait.end_ns);
@@ -61,9 +61,21 @@ fn only_other_session(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     // Whose wait was not seen, since it neither began nor ended in a look at a command, may rest as well.
     let is_seen = |thread: &&ThreadRef| index.waits.at(thread, at_ns).is_some();
     let mut resting = others().filter(|other| rests(other));
+    let is_in_statement = |thread: &ThreadRef| {
+        let stack = index.model.user_stack(thread, wait.begin_ns, wait.end_ns);
+        let is_it = |frame: &UserFrame| STATEMENTS.iter().any(|name| frame.function.contains(name));
+        stack.is_some_and(|stack| stack.frames.iter().any(is_it))
+    };
+    if others().any(|other| !rests(other) && is_in_statement(other)) {
+        return None;
+    }
     let only = resting.next().filter(|_| others().all(|other| is_seen(&other)))?;
     resting.next().is_none().then(|| only.clone())
 }
+
+/// Functions of MariaDB and MySQL within which a session carries out what its client asked for.
+const STATEMENTS: &[&str] =
+    &["dispatch_command", "dispatch_sql_command", "mysql_execute_command", "mysql_parse"];
 
 fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let identity = |pid: u32| index.model.threads.by_id.get(&pid);

@@ -122,7 +122,9 @@ impl ShortWaits {
 
     /// 1 of a wait that stands for itself alone.
     pub(super) fn weight(&self, model: &Model, wait: &WaitSpan) -> f64 {
-        if self.weights.is_empty() || !is_short(wait, self.short_ns) {
+        // Of the waits for a CPU none was left out.
+        let is_for_cpu = matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
+        if self.weights.is_empty() || is_for_cpu || !is_short(wait, self.short_ns) {
             return 1.0;
         }
         let key = (model.threads.key(&wait.thread), is_uninterruptible(wait));
@@ -146,7 +148,10 @@ fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
 pub(super) mod tests {
     use crate::answer::{EndKind, Report, Verdict, explain};
     use crate::facts::*;
+    use crate::graph::short_waits::ShortWaits;
     use crate::rules::scenes::*;
+    use crate::waits::WaitClass;
+    use crate::waits::timeline::{Observed, WaitSpan};
 
     fn syncing(reported: u64, traced_threshold_ns: Ns) -> Report {
         explain(syncing_as(TargetKind::Process, reported, traced_threshold_ns))
@@ -218,5 +223,25 @@ pub(super) mod tests {
     #[test]
     fn a_few_are_no_sample() {
         assert!(device_share(&syncing(9, 1_000_000)) < 0.1);
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_stands_for_itself_alone() {
+        let mut facts = syncing_as(TargetKind::Process, 100, 1_000_000);
+        let place = Place { state: WaitState::Runnable, ..Place::default() };
+        let (begin_ns, end_ns) = (LOOK_NS - 3_000_000, LOOK_NS - 1_000_000);
+        let thread = thread(10, "sqlite3");
+        let wait = Wait { thread, begin_ns, end_ns, place, ..Wait::default() };
+        facts.insert(facts.len() - 2, Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        let observed = Observed::new(facts);
+        let (model, timelines) = (&observed.model, &observed.timelines);
+        let short = ShortWaits::of(model, timelines);
+        let weight = |of: fn(&&WaitSpan) -> bool| {
+            timelines.waits().find(of).map(|wait| short.weight(model, wait))
+        };
+        assert_eq!(weight(|wait| wait.class == WaitClass::RunQueue), Some(1.0));
+        assert!(
+            weight(|wait| wait.class != WaitClass::RunQueue).is_some_and(|weight| weight > 2.0)
+        );
     }
 }

@@ -95,7 +95,7 @@ pub fn out_of_quota_ns(model: &Model, quotas: &[Quota<'_>], time: &ThreadTime) -
         .map(|quota| (quota.throttled_ns, quota.out_of_quota_ns_max()))
         .max();
     match throttled {
-        Some((ns, most)) if ns * 2 >= time.runnable_ns => time.runnable_ns.min(most),
+        Some((ns, most)) if ns * 2 >= time.runnable_ns => time.runnable_ns.min(most).min(ns),
         _ => 0,
     }
 }

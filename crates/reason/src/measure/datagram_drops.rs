@@ -53,9 +53,17 @@ pub fn datagram_drops<'a>(
         if change.drops == 0 {
             continue;
         }
-        let table = if socket.local.is_ipv6() { "Udp6" } else { "Udp" };
+        // A socket on all addresses of IPv6 takes those of IPv4 too, which are counted there.
+        let tables: &[&str] = match (socket.local.is_ipv6(), socket.local.ip().is_unspecified()) {
+            (true, true) => &["Udp6", "Udp"],
+            (true, false) => &["Udp6"],
+            (false, _) => &["Udp"],
+        };
+        let counted =
+            |table: &&str, name: &str| growth(model, socket.netns, &format!("{table}.{name}"));
         let rate = |name: &str| {
-            growth(model, socket.netns, &format!("{table}.{name}")).unwrap_or(0) as f64 / seconds
+            let all = tables.iter().filter_map(|table| counted(table, name));
+            all.sum::<u64>() as f64 / seconds
         };
         let waiting = waiting(model, timelines, socket);
         let senders = senders(model, socket, &waiting, &endpoint.process);

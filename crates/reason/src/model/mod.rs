@@ -217,6 +217,7 @@ impl Model {
             Body::DnsReply(it) => self.net.push(at, it),
             Body::NetCounters(it) => self.net.push(at, it),
             Body::NextHop(it) => self.net.push(at, it),
+            Body::NoWayBack(it) => self.net.push(at, it),
             Body::Translation(it) => self.called.translations.learn(&it),
             Body::Sysctl(it) => self.net.push(at, it),
 

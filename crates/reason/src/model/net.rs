@@ -53,6 +53,8 @@ pub(crate) struct DropCauses {
     pub(crate) steering: Vec<ReceiveSteering>,
     /// By which interfaces packets are taken, by namespace and index of the interface.
     pub(crate) reverse_paths: BTreeMap<(u32, u32), ReversePath>,
+    /// Who is asked and has no way back, by the namespace of who asks and the address that is asked.
+    pub(crate) no_ways_back: BTreeMap<(u32, IpAddr), NoWayBack>,
 }
 
 impl Net {
@@ -168,6 +170,12 @@ impl Push<NetCounters> for Net {
 impl Push<NextHop> for Net {
     fn push(&mut self, _: Ns, hop: NextHop) {
         self.next_hops.insert((hop.netns, hop.destination), hop);
+    }
+}
+
+impl Push<NoWayBack> for Net {
+    fn push(&mut self, _: Ns, way: NoWayBack) {
+        self.drop_causes.no_ways_back.insert((way.netns, way.address), way);
     }
 }
 

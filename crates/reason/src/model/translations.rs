@@ -63,7 +63,10 @@ impl Translations {
         let (ip, port) = (self.other_end(client).0.ip(), self.other_end(client).0.port());
         let at_all = server.local.ip().is_unspecified()
             && far.is_none_or(|far| far.netns == Some(server.netns));
-        port == server.local.port() && (ip == server.local.ip() || at_all)
+        // Each namespace has its own loopback.
+        let netns = far.and_then(|far| far.netns).unwrap_or(client.netns);
+        let is_there = !ip.is_loopback() || netns == server.netns;
+        port == server.local.port() && is_there && (ip == server.local.ip() || at_all)
     }
 }
 

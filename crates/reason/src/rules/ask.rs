@@ -12,12 +12,13 @@
 
 use crate::facts::InetRef;
 use crate::measure::doors;
-use crate::model::Model;
+use crate::model::{Model, words};
 use crate::programs::lock_kind::LockKind;
-use crate::programs::{self, Program, stacks_with_warning};
+use crate::programs::{self, Doors, Program, stacks_with_warning};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
 use crate::rules::wording::Remedy;
+use std::net::SocketAddr;
 
 /// The command that asks a process what it waits for.
 pub fn question(model: &Model, pid: u32) -> String {
@@ -30,12 +31,34 @@ pub fn question_about(model: &Model, pid: u32, kind: Option<LockKind>) -> String
     let program = programs::of(&model.threads.process_name(pid));
     let of_kind =
         program.zip(kind).and_then(|(it, kind)| (it.question_about)(&doors::of(model, pid), kind));
-    of_kind.unwrap_or_else(|| question(model, pid))
+    of_kind.map_or_else(|| question(model, pid), |asks| where_it_is(model, pid, asks))
 }
 
 /// The same of a process that is known to be of a program, whatever it calls itself.
 pub fn question_of(model: &Model, program: &Program, pid: u32) -> String {
-    program.question(&doors::of(model, pid), pid)
+    let doors = doors::of(model, pid);
+    // Whoever speaks to it by its own client does so from beside it, and calls it as it calls itself.
+    let some = Doors { tcp: vec![SocketAddr::from(([127, 0, 0, 1], 1))], unix: vec!["/s".into()] };
+    let by_door = program.question(&some, pid) != program.question(&Doors::default(), pid);
+    match inner_pid(model, pid).filter(|_| by_door) {
+        Some(inner) => where_it_is(model, pid, program.question(&doors, inner)),
+        None => program.question(&doors, pid),
+    }
+}
+
+/// Its number in a PID namespace of its own, if it has one that holdup has not.
+fn inner_pid(model: &Model, pid: u32) -> Option<u32> {
+    let inner = |pid: u32| model.threads.by_id.get(&pid).and_then(|known| known.inner_pid);
+    inner(pid).filter(|_| inner(model.look.host.own_pid).is_none())
+}
+
+/// A command of a server's own client, as it is run where the server is: a container has addresses and paths of its own, and what has the
+/// same ones on the host is another server.
+pub(crate) fn where_it_is(model: &Model, pid: u32, command: String) -> String {
+    match inner_pid(model, pid) {
+        Some(_) => format!("nsenter -t {pid} -m -n -p sh -c {}", words::shell(&command)),
+        None => command,
+    }
 }
 
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
@@ -51,7 +74,7 @@ pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Fact, ObjectRef};
+    use crate::facts::{Fact, ObjectRef, Thread};
     use crate::rules::scenes::{descriptor, host};
     use crate::waits::poll_intent::TCP_LISTEN;
 
@@ -93,6 +116,24 @@ mod tests {
         assert!(redis.starts_with("redis-cli -h 10.0.0.1 -p 6400 client list;"), "{redis}");
         assert_eq!(asked("java", Vec::new()), "jcmd 7 Thread.print");
         assert!(asked("python3.11", Vec::new()).starts_with("py-spy dump "));
+    }
+
+    #[test]
+    fn a_server_in_a_container_is_asked_in_there_by_its_number_there() {
+        let asked = |comm: &str| {
+            let thread = crate::rules::scenes::thread(7, comm);
+            let known = Thread { thread, inner_pid: Some(1), ..Thread::default() };
+            let listens = descriptor(7, 3, comm, unix("/run/.s.PGSQL.5432"));
+            let facts = vec![crate::rules::scenes::identity(known), listens];
+            question(&Model::new([host(), facts].concat()), 7)
+        };
+        let postgres = asked("postgres");
+        assert!(
+            postgres.starts_with("nsenter -t 7 -m -n -p sh -c 'runuser -u postgres"),
+            "{postgres}"
+        );
+        assert!(postgres.contains("or pid = 1 order by"), "{postgres}");
+        assert!(asked("own-server").starts_with("gdb -p 7 "), "a debugger is the host's");
     }
 
     #[test]

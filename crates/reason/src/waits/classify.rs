@@ -76,12 +76,12 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         let faults = has(frames, &["filemap_fault", "do_fault", "__do_fault", "handle_mm_fault"]);
         return if faults { WaitClass::PageFault } else { WaitClass::Disk };
     }
-    // Where the compiler inlined wait_for_vfork_done.
-    if has(frames, &["kernel_clone", "_do_fork"]) {
-        return WaitClass::Vfork;
-    }
     if place.state == WaitState::DiskSleep && has(frames, LOCK_FUNCTIONS) {
         return WaitClass::KernelLock;
+    }
+    // Where the compiler inlined wait_for_vfork_done: not while the child is still made.
+    if has(frames, &["kernel_clone", "_do_fork"]) && !has(frames, &["copy_process"]) {
+        return WaitClass::Vfork;
     }
     by_syscall(place)
 }

@@ -19,6 +19,10 @@ pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
     Object::RunQueue(Vec::new())
 }
 
+/// Types of file systems whose files another host, or a program, has; by how they begin.
+const NOT_ON_DISK: &[&str] =
+    &["nfs", "cifs", "smb3", "ceph", "9p", "afs", "fuse", "virtiofs", "lustre", "gpfs"];
+
 /// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to.
 /// What the thread submitted last may have been read before this wait, and what it waits for be written by others.
 pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
@@ -30,6 +34,10 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
         }
         if let Some(disk) = model.disk.of_file_system(file.dev) {
             return Some(disk.dev);
+        }
+        // What comes from elsewhere is on no disk of this host, whatever the thread has read before.
+        if NOT_ON_DISK.iter().any(|kind| file.fs_type.starts_with(kind)) {
+            return None;
         }
     }
     if let Some(dev) = span.place.held_back.as_ref().and_then(|held| held.dev) {
@@ -59,7 +67,7 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
             Object::Futex { pid: span.thread.pid, address }
         }
         KernelLock => kernel_lock::object(&span.place, model.stacks.kernel(span.place.stack)),
-        Child | Vfork => Object::Child(child(&span.place)),
+        Child | Vfork => Object::Child(child(model, span)),
         FrozenCgroup => {
             let own = || model.cgroup_of(&span.thread, "freezer");
             let group = frozen_group(model, &span.thread).or_else(own);
@@ -125,7 +133,12 @@ pub fn frozen_group<'a>(model: &'a Model, thread: &ThreadRef) -> Option<&'a Cgro
     model.containers.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
 }
 
-fn child(place: &Place) -> Option<u32> {
+fn child(model: &Model, span: &WaitSpan) -> Option<u32> {
+    let place = &span.place;
+    // A container's own numbers are not the host's.
+    if model.threads.identity(&span.thread).is_some_and(|known| known.inner_pid.is_some()) {
+        return None;
+    }
     // The kernel takes an int: -1, any child, stands in the register as 4294967295.
     let pid = u32::try_from(place.args[0] as i32).ok()?;
     (pid > 0 && place.syscall == "wait4").then_some(pid)

@@ -11,6 +11,7 @@
 //!
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
+use super::dns_question;
 use super::ended;
 use super::futex_handoff;
 use super::interpreter_lock;
@@ -311,7 +312,7 @@ fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
 
 /// In a call that waits for asynchronous I/O.
 fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
-    if let Some(query) = dns_query(model, span) {
+    if let Some(query) = dns_question::of(model, span) {
         span.class = WaitClass::Dns;
         span.dns_query = Some(query);
     } else if span.class == WaitClass::Idle
@@ -324,51 +325,6 @@ fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
         span.class = WaitClass::Idle;
     }
     span.object = objects::object(model, span);
-}
-
-/// The question that a thread sent just before it began to wait for a descriptor.
-fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
-    const JUST_BEFORE_NS: Ns = 20_000_000;
-    let waits_for_input = matches!(
-        span.place.syscall.as_str(),
-        "poll"
-            | "ppoll"
-            | "select"
-            | "pselect6"
-            | "recvfrom"
-            | "recvmsg"
-            | "recvmmsg"
-            | "read"
-            | "epoll_wait"
-            | "epoll_pwait"
-            | "epoll_pwait2"
-    );
-    if !waits_for_input {
-        return None;
-    }
-    let after = model.net.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
-    let mine = |(_, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
-        query.thread.tid == span.thread.tid
-            && model.threads.key_at(&query.thread, *at_ns) == model.threads.key(&span.thread)
-    };
-    let asked = model.net.dns_queries[..after]
-        .iter()
-        .enumerate()
-        .rev()
-        .take_while(|(_, (at, _))| span.begin_ns - at < JUST_BEFORE_NS)
-        .find(mine);
-    // A question from before the window was not seen; the same thread asking again right after a wait that
-    // nothing but the clock ended tells what it was.
-    let by_clock = span.wake.as_ref().is_some_and(|wake| {
-        matches!(wake.context, WakeContext::HardInterrupt | WakeContext::SoftInterrupt)
-    });
-    let end = model.net.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
-    let asked_again = || {
-        let next = model.net.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
-        next.take_while(|(_, (at, _))| at - span.end_ns < JUST_BEFORE_NS).find(mine)
-    };
-    let unseen_begin = by_clock && span.begin_ns < model.look.begin_ns;
-    asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
 }
 
 /// What is polled, or named by a path, is read from memory while a wait stands, and a terminal is stopped only then: some

@@ -12,7 +12,7 @@
 
 use super::attributes::*;
 use super::exchange::ask;
-use super::routes::{is_local, route_request};
+use super::routes::is_own_address;
 use super::{Netlink, Place, is_no_answer};
 use crate::SourceError;
 use crate::readers::look::Look;
@@ -29,7 +29,6 @@ use std::net::{IpAddr, SocketAddr};
 const SUBSYSTEM: u16 = 1 << 8;
 const GET: u16 = SUBSYSTEM | 1;
 const GET_STATS: u16 = SUBSYSTEM | 5;
-const RTM_GETROUTE: u16 = 26;
 /// CTA_TUPLE_ORIG, CTA_TUPLE_REPLY.
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
@@ -179,15 +178,6 @@ fn owner(of: &Translation, owners: &[Translation]) -> Option<u32> {
         [only] => Some(only),
         _ => Some(of.netns).filter(|netns| all.contains(netns)),
     }
-}
-
-/// Whether an address is one of a namespace's own.
-fn is_own_address(socket: &Socket, ip: IpAddr, buffer: &mut Vec<u8>) -> bool {
-    let nobody = IpAddr::from([0, 0, 0, 0]);
-    let found = ask(socket, RTM_GETROUTE, &route_request(ip, nobody), buffer, |message| {
-        Some(is_local(message))
-    });
-    matches!(found, Ok(Some(true)))
 }
 
 /// Its number, of those that are translated by ports.

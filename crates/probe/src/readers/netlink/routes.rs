@@ -3,7 +3,14 @@
 //! Any bytes may come in; fuzzed. Must not: dump the table.
 
 use super::attributes::*;
+use super::exchange::ask;
+use holdup_reason::facts::NoRoute;
+use netlink_sys::Socket;
+use std::io;
 use std::net::IpAddr;
+
+/// RTM_GETROUTE.
+pub(crate) const RTM_GETROUTE: u16 = 26;
 
 /// Where packets to an address go.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,10 +37,51 @@ pub(crate) fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
     message
 }
 
-/// Whether a RTM_NEWROUTE message says that the address is the namespace's own.
-pub(super) fn is_local(message: &[u8]) -> bool {
+/// Whether an address is one of a namespace's own.
+pub(crate) fn is_own_address(socket: &Socket, ip: IpAddr, buffer: &mut Vec<u8>) -> bool {
     const RTN_LOCAL: u8 = 2;
-    message.get(7) == Some(&RTN_LOCAL)
+    let nobody = IpAddr::from([0, 0, 0, 0]);
+    let asked = route_request(ip, nobody);
+    let is_local = |message: &[u8]| message.get(7).map(|kind| *kind == RTN_LOCAL);
+    matches!(ask(socket, RTM_GETROUTE, &asked, buffer, is_local), Ok(Some(true)))
+}
+
+/// Why a namespace sends nothing from one of its addresses to another; none if it does, or cannot be asked.
+pub(crate) fn no_route(
+    socket: &Socket,
+    (from, to): (IpAddr, IpAddr),
+    buffer: &mut Vec<u8>,
+) -> Option<NoRoute> {
+    match ask(socket, RTM_GETROUTE, &route_request(to, from), buffer, |message| {
+        Some(refusal(message))
+    }) {
+        Ok(found) => found.flatten(),
+        Err(error) => refused(&error),
+    }
+}
+
+/// What a RTM_NEWROUTE message of a route says that leads nowhere: of IPv6 it is an answer.
+fn refusal(message: &[u8]) -> Option<NoRoute> {
+    const RTN_BLACKHOLE: u8 = 6;
+    const RTN_UNREACHABLE: u8 = 7;
+    const RTN_PROHIBIT: u8 = 8;
+    match *message.get(7)? {
+        RTN_BLACKHOLE => Some(NoRoute::Blackhole),
+        RTN_UNREACHABLE => Some(NoRoute::Unreachable),
+        RTN_PROHIBIT => Some(NoRoute::Prohibit),
+        _ => None,
+    }
+}
+
+/// The same of the kernel's refusal: of IPv4 it is an error (fib_props, net/ipv4/fib_semantics.c).
+fn refused(error: &io::Error) -> Option<NoRoute> {
+    match error.raw_os_error()? {
+        libc::ENETUNREACH => Some(NoRoute::None),
+        libc::EHOSTUNREACH => Some(NoRoute::Unreachable),
+        libc::EINVAL => Some(NoRoute::Blackhole),
+        libc::EACCES => Some(NoRoute::Prohibit),
+        _ => None,
+    }
 }
 
 /// A RTM_NEWROUTE message behind its netlink header; none if it leads over no link.

@@ -12,18 +12,27 @@ use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
+/// What finds a connection's end: its own address and the other's, whether it is a stream, and of addresses that each network namespace
+/// has for itself, which one.
+type PairKey = ((SocketAddr, SocketAddr), bool, u32);
+
+fn pair_key(pair: (SocketAddr, SocketAddr), of: &InetRef, netns: u32) -> PairKey {
+    let is_of_namespace = pair.0.ip().is_loopback() && pair.1.ip().is_loopback();
+    (pair, of.is_tcp(), if is_of_namespace { netns } else { 0 })
+}
+
 /// Open descriptors by what they are on, and waits by what they were on.
 pub struct Connections<'a> {
     model: &'a Model,
     by_ino: HashMap<u64, Vec<&'a Endpoint>>,
     /// By process and descriptor.
     by_fd: BTreeMap<(u32, u32), &'a Endpoint>,
-    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    by_pair: HashMap<PairKey, Vec<&'a Endpoint>>,
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
     /// Sockets without a peer, by port: what is sent to a server by datagrams arrives there.
     datagram_servers: HashMap<u16, Vec<(&'a InetRef, &'a ThreadRef)>>,
     /// Who waited on a connection, by its addresses as its own end has them.
-    waited_pairs: HashMap<(SocketAddr, SocketAddr), Vec<&'a WaitSpan>>,
+    waited_pairs: HashMap<PairKey, Vec<&'a WaitSpan>>,
     /// Waits on a socket or pipe, by inode.
     waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
 }
@@ -58,8 +67,7 @@ impl<'a> Connections<'a> {
             }
             ObjectRef::Inet(socket) => {
                 self.by_ino.entry(socket.ino).or_default().push(endpoint);
-                let pair = (socket.local, socket.remote);
-                self.by_pair.entry(pair).or_default().push(endpoint);
+                self.by_pair.entry(near_key(socket)).or_default().push(endpoint);
                 if socket.state == TCP_LISTEN {
                     let there = self.listeners.entry(socket.local.port()).or_default();
                     there.push(endpoint);
@@ -78,8 +86,7 @@ impl<'a> Connections<'a> {
             Some(ObjectRef::Inet(socket)) => {
                 self.waited_on.entry(socket.ino).or_default().push(wait);
                 if socket.remote.port() != 0 {
-                    let pair = (socket.local, socket.remote);
-                    self.waited_pairs.entry(pair).or_default().push(wait);
+                    self.waited_pairs.entry(near_key(socket)).or_default().push(wait);
                 }
             }
             Some(ObjectRef::Unix { ino, .. } | ObjectRef::Pipe { ino }) => {
@@ -131,15 +138,15 @@ impl<'a> Connections<'a> {
 
     /// Processes at the other end of a connection: by descriptor, or by their own waits on it where it was closed since.
     pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
-        let pair = self.model.called.translations.other_end(socket);
-        let ends = self.by_pair.get(&pair).map_or(&[][..], Vec::as_slice);
+        let key = self.far_key(socket);
+        let ends = self.by_pair.get(&key).map_or(&[][..], Vec::as_slice);
         let open = ends.iter().map(|end| end.process.clone());
-        let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
+        let waited = self.waited_pairs.get(&key).map_or(&[][..], Vec::as_slice);
         let mut all: Vec<ThreadRef> =
             open.chain(waited.iter().map(|wait| process_of(self.model, wait))).collect();
         if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
-            let netns = self.model.called.translations.far_end(socket).and_then(|it| it.netns);
-            let bound = |all| self.datagram_server((pair.0, netns), all);
+            let (far, _) = self.model.called.translations.other_end(socket);
+            let bound = |all| self.datagram_server((far, self.far_netns(socket)), all);
             all.extend(bound(false).or_else(|| bound(true)));
         }
         all.sort_by_key(|process| process.pid);
@@ -149,15 +156,14 @@ impl<'a> Connections<'a> {
 
     /// The clocks of a connection's other end, if it is here.
     pub(in crate::graph) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
-        let ends = self.by_pair.get(&self.model.called.translations.other_end(socket))?;
+        let ends = self.by_pair.get(&self.far_key(socket))?;
         ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
     }
 
     /// The end of a connection of which nothing arrives at the other, whichever it is; this one before the far one.
     pub fn undelivered(&self, socket: &InetRef) -> Option<Undelivered<'a>> {
-        let of_pair = |pair| self.by_pair.get(&pair).into_iter().flatten();
-        let far = self.model.called.translations.other_end(socket);
-        let both = of_pair((socket.local, socket.remote)).chain(of_pair(far));
+        let of_pair = |key| self.by_pair.get(&key).into_iter().flatten();
+        let both = of_pair(near_key(socket)).chain(of_pair(self.far_key(socket)));
         both.copied().find_map(|end| Undelivered::of(self.model, end))
     }
 
@@ -168,9 +174,22 @@ impl<'a> Connections<'a> {
 
     /// Waits on the far end of a connection.
     pub(in crate::graph) fn far_waits(&self, socket: &InetRef) -> &[&'a WaitSpan] {
-        self.waited_pairs
-            .get(&self.model.called.translations.other_end(socket))
-            .map_or(&[], Vec::as_slice)
+        self.waited_pairs.get(&self.far_key(socket)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What finds the other end of a connection.
+    fn far_key(&self, socket: &InetRef) -> PairKey {
+        let translations = &self.model.called.translations;
+        let netns = translations.far_end(socket).and_then(|it| it.netns).unwrap_or(socket.netns);
+        pair_key(translations.other_end(socket), socket, netns)
+    }
+
+    /// The network namespace of who is at an address that a socket asks, where that is known: of a loopback address its own.
+    fn far_netns(&self, socket: &InetRef) -> Option<u32> {
+        match self.model.called.translations.far_end(socket) {
+            Some(far) => far.netns,
+            None => socket.remote.ip().is_loopback().then_some(socket.netns),
+        }
     }
 
     /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
@@ -181,8 +200,14 @@ impl<'a> Connections<'a> {
         carrier: Option<u32>,
     ) -> Vec<ThreadRef> {
         let (far, near) = self.model.called.translations.other_end(socket);
-        let netns = self.model.called.translations.far_end(socket).and_then(|it| it.netns);
+        let netns = self.far_netns(socket);
         let listens = |end: &&&Endpoint| match &end.object {
+            // Each namespace has its own loopback.
+            ObjectRef::Inet(own)
+                if far.ip().is_loopback() && netns.is_some_and(|it| it != own.netns) =>
+            {
+                false
+            }
             ObjectRef::Inet(own) => {
                 let here = far.ip().is_loopback() || far.ip() == near.ip();
                 // In a namespace of its own, as a container's, an address is known by who has come to it. Another host, or
@@ -234,7 +259,13 @@ impl<'a> Connections<'a> {
         let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
         let listens =
             |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
-        listens(socket.local.port()) && !listens(socket.remote.port())
+        // A port that another host's client was given may be one that somebody listens at here.
+        let is_within = || {
+            socket.remote.ip().is_loopback()
+                || socket.remote.ip() == socket.local.ip()
+                || !self.far_processes(socket).is_empty()
+        };
+        listens(socket.local.port()) && !(listens(socket.remote.port()) && is_within())
     }
 
     /// The process of this host that answers at a name server's address: bound to it, or to all addresses. By which socket it was asked
@@ -257,8 +288,17 @@ impl<'a> Connections<'a> {
             None => translations.behind(server),
         };
         let (server, netns) = far.map_or((server, None), |far| (far.pair.0, far.netns));
+        // Each namespace has its own loopback.
+        let own_netns = || {
+            let known = self.model.threads.identity(&wait.thread).map(|known| known.netns);
+            asked_by.map(|socket| socket.netns).or(known.filter(|netns| *netns != 0))
+        };
+        let netns = netns.or_else(|| own_netns().filter(|_| server.ip().is_loopback()));
         // Name servers take long questions by TCP, at the same address.
-        let listens = |end: &&&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.local.ip() == server.ip());
+        let listens = |end: &&&Endpoint| {
+            matches!(&end.object, ObjectRef::Inet(own)
+                if own.local.ip() == server.ip() && netns.is_none_or(|it| it == own.netns))
+        };
         let streams = self.listeners_at(server.port());
         let by_stream = || streams.iter().find(listens).map(|end| end.process.clone());
         let bound = |all| self.datagram_server((server, netns), all);
@@ -281,6 +321,11 @@ impl<'a> Connections<'a> {
         let there = self.datagram_servers.get(&address.port())?;
         there.iter().find(here).map(|(_, process)| (*process).clone())
     }
+}
+
+/// What finds this end of a connection.
+fn near_key(socket: &InetRef) -> PairKey {
+    pair_key((socket.local, socket.remote), socket, socket.netns)
 }
 
 /// A listener that drops who asks: as many as may wait to be accepted (sk_acceptq_is_full, include/net/sock.h); of one whose state was
@@ -324,6 +369,34 @@ mod tests {
             asleep,
         ];
         explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    /// Process 10 of namespace 1 has asked 127.0.0.1:80, or 127.0.0.53:53 by a datagram; a process that sleeps is there in a namespace.
+    fn asks_loopback(netns: u32, protocol: &str, server: &str) -> Option<u32> {
+        let inet =
+            |ino, netns, local, remote, state| inet((ino, netns), protocol, (local, remote), state);
+        let near = inet(100, 1, "127.0.0.1:40000", server, 1);
+        let (syscall, object) = ("recvfrom".to_string(), Some(near.clone()));
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let state = if protocol == "udp" { 0 } else { 10 };
+        let ends = vec![
+            of_process(10, "client"),
+            endpoint(10, "client", near),
+            endpoint(20, "server", inet(200, netns, server, "0.0.0.0:0", state)),
+            at_place(10, "client", place),
+            blocked(20, "server", WaitState::Sleep, "nanosleep"),
+        ];
+        explain([host(), ends].concat()).answer.ends[0].who.as_ref().and_then(|who| who.pid)
+    }
+
+    #[test]
+    fn the_loopback_of_another_namespace_is_another_place() {
+        for (protocol, server) in
+            [("tcp", "127.0.0.1:80"), ("udp", "127.0.0.1:514"), ("udp", "127.0.0.53:53")]
+        {
+            assert_eq!(asks_loopback(1, protocol, server), Some(20), "{protocol} {server}");
+            assert_eq!(asks_loopback(2, protocol, server), None, "{protocol} {server}");
+        }
     }
 
     /// Process 10 waits for an answer of 10.1.0.2:80; a process that sleeps listens at port 80 of another namespace, whose queue has a

@@ -37,7 +37,7 @@ pub struct Index<'a> {
     /// Who serves a device.
     pub(super) devices: Devices<'a>,
     /// Questions to name servers.
-    pub(super) questions: Questions<'a>,
+    pub(super) questions: Questions,
     /// Whose waits each process ended.
     pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.

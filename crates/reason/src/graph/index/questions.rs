@@ -1,41 +1,114 @@
-//! Questions to name servers, by who asks.
+//! Questions to name servers, by who asks, and when each was over.
 //!
-//! Must not: say who answers (connections.rs).
+//! A question is over with its answer, and where it is asked again, of whichever server: who has two name servers asks the second one the
+//! same, and goes on with what that says. Must not: say who answers (connections.rs).
 
 use crate::facts::Ns;
 use crate::model::Model;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
-/// Questions by process, in order of time: index into the model's.
-pub struct Questions<'a> {
-    model: &'a Model,
-    by_process: HashMap<u32, Vec<usize>>,
+/// Questions by process, in order of time.
+pub struct Questions(HashMap<u32, Vec<Asked>>);
+
+/// A question.
+struct Asked {
+    /// Index into the model's.
+    index: usize,
+    at_ns: Ns,
+    /// None: not within the look.
+    over_ns: Option<Ns>,
 }
 
-impl<'a> Questions<'a> {
+impl Questions {
     /// Indexes a model.
-    pub(super) fn new(model: &'a Model) -> Self {
-        let mut by_process: HashMap<u32, Vec<usize>> = HashMap::new();
-        for (index, (_, query)) in model.net.dns_queries.iter().enumerate() {
-            by_process.entry(query.thread.pid).or_default().push(index);
+    pub(super) fn new(model: &Model) -> Self {
+        let mut replies: HashMap<(u16, SocketAddr, u16), Vec<Ns>> = HashMap::new();
+        for (at_ns, reply) in model.net.dns_replies.iter() {
+            let key = (reply.id, reply.server, reply.local.port());
+            replies.entry(key).or_default().push(*at_ns);
         }
-        Self { model, by_process }
+        let mut all: HashMap<u32, Vec<Asked>> = HashMap::new();
+        let mut again: HashMap<(u32, &str, u16), Ns> = HashMap::new();
+        for (index, (at_ns, query)) in model.net.dns_queries.iter().enumerate().rev() {
+            let key = (query.id, query.server, query.local.port());
+            let answers = replies.get(&key).into_iter().flatten();
+            let answered_ns = answers.copied().find(|replied_ns| replied_ns >= at_ns);
+            let subject = (query.thread.pid, query.name.as_str(), query.question_type);
+            let again_ns = again.insert(subject, *at_ns);
+            let over_ns = answered_ns.into_iter().chain(again_ns).min();
+            let of_process = all.entry(query.thread.pid).or_default();
+            of_process.push(Asked { index, at_ns: *at_ns, over_ns });
+        }
+        all.values_mut().for_each(|asked| asked.reverse());
+        Self(all)
     }
 
-    /// A question to a name server that a process had sent and that was not answered before an interval began; of several
-    /// the last that was sent before its end. Index into the model's questions.
+    /// A question that a process had sent and that was not over before an interval began; of several the last that was sent before its end.
+    /// Index into the model's questions.
     pub(in crate::graph) fn open(&self, pid: u32, from: Ns, to: Ns) -> Option<usize> {
-        let asked = self.by_process.get(&pid)?;
-        let is_open = |index: &&usize| {
-            let (at, query) = &self.model.net.dns_queries[**index];
-            let answered = self.model.net.dns_replies.iter().any(|(replied, reply)| {
-                reply.id == query.id
-                    && reply.server == query.server
-                    && replied >= at
-                    && *replied <= from
-            });
-            *at < to && !answered
+        let asked = self.0.get(&pid)?;
+        let sent = &asked[..asked.partition_point(|it| it.at_ns < to)];
+        let is_open = |it: &&Asked| it.over_ns.is_none_or(|over_ns| over_ns > from);
+        sent.iter().rev().find(is_open).map(|it| it.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::model::Model;
+    use crate::rules::scenes::{host, thread};
+
+    const SECOND: Ns = 1_000_000_000;
+
+    /// Process 10 asks for a name: at so many seconds, a server, by a port of its own, with an id.
+    fn asks(at: Ns, server: &str, port: u16, id: u16) -> Fact {
+        let query = DnsQuery {
+            thread: thread(10, "app"),
+            server: server.parse().expect("an address"),
+            local: SocketAddr::from(([10, 0, 0, 1], port)),
+            id,
+            name: "db.test".into(),
+            question_type: 1,
+            socket_ino: 0,
         };
-        asked.iter().rev().find(is_open).copied()
+        Fact { at_ns: at * SECOND, body: Body::DnsQuery(query) }
+    }
+
+    fn answers(at: Ns, server: &str, port: u16, id: u16) -> Fact {
+        let reply = DnsReply {
+            server: server.parse().expect("an address"),
+            local: SocketAddr::from(([10, 0, 0, 1], port)),
+            id,
+            rcode: 0,
+        };
+        Fact { at_ns: at * SECOND, body: Body::DnsReply(reply) }
+    }
+
+    /// Which of the questions is open for a wait between two seconds.
+    fn open(facts: Vec<Fact>, from: Ns, to: Ns) -> Option<usize> {
+        let model = Model::new([host(), facts].concat());
+        Questions::new(&model).open(10, from * SECOND, to * SECOND)
+    }
+
+    const DEAD: &str = "10.0.0.8:53";
+    const ALIVE: &str = "10.0.0.9:53";
+
+    #[test]
+    fn a_question_that_another_server_was_asked_too_is_over_then() {
+        let all =
+            || vec![asks(1, DEAD, 4000, 7), asks(2, ALIVE, 4001, 7), answers(3, ALIVE, 4001, 7)];
+        assert_eq!(open(all(), 1, 2), Some(0));
+        assert_eq!(open(all(), 2, 3), Some(1), "the second one is waited for");
+        assert_eq!(open(all(), 3, 5), None, "and has answered");
+        assert_eq!(open(all()[..1].to_vec(), 3, 5), Some(0), "nobody else was asked");
+    }
+
+    #[test]
+    fn an_answer_to_another_socket_is_another_ones() {
+        let all = vec![asks(1, ALIVE, 4000, 7), answers(2, ALIVE, 4001, 7)];
+        assert_eq!(open(all, 3, 5), Some(0));
     }
 }

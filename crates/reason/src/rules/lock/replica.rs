@@ -12,6 +12,7 @@ use crate::model::words;
 use crate::programs::lock_kind::LockKind;
 use crate::programs::{self, ReplicaSetting};
 use crate::rules::action::Question;
+use crate::rules::ask;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
@@ -105,18 +106,19 @@ fn explain(
     let sender = setting.map_or_else(String::new, |it| sender(measures, end, it));
     let count = end.count as usize;
     let doors = doors::of(measures.model, who.pid);
+    let there = |command: String| ask::where_it_is(measures.model, who.pid, command);
     let remedy = setting.map_or_else(Vec::new, |it| {
         let ask = Remedy::to("ask the server which replicas it has, and which count").ask(
             Question::Program,
             who,
-            (it.question)(&doors),
+            there((it.question)(&doors)),
         );
         let off = Remedy {
-            undo: (it.on)(&doors, value).unwrap_or_default(),
+            undo: (it.on)(&doors, value).map(there).unwrap_or_default(),
             ..Remedy::to(
                 "connect the replica again; or have commits wait for nobody until it is back, with what is committed on this host alone",
             )
-            .command((it.off)(&doors))
+            .command(there((it.off)(&doors)))
         };
         vec![ask, off]
     });

@@ -15,7 +15,7 @@ use crate::measure::net_counter::growth;
 use crate::measure::own_functions::stands_in;
 use crate::measure::tcp_stream::{SocketChanges, leads_to, other_end};
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::net::ways_out::command_in;
@@ -62,6 +62,10 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new(
             "the server is stopped, traced or frozen, and its queue has room (then that is the finding)",
             "a_server_that_is_stopped_is_that",
+        ),
+        Refutation::new(
+            "the server waits for somebody else, and no attempt was ignored (then that is the finding)",
+            "a_worker_that_waits_for_its_script_is_led_on_to_that",
         ),
         Refutation::new(
             "the server tries to, and is refused a descriptor (then that is the finding)",
@@ -203,6 +207,25 @@ fn claimed<'m>(
     matched
 }
 
+/// Whether a process that somebody asked about has the listener open.
+fn is_asked_about(model: &Model, listener: Listener<'_>) -> bool {
+    let target = model.look.target.as_ref().filter(|target| target.kind == TargetKind::Process);
+    let has_it = |end: &Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.socket.ino);
+    target.is_some_and(|target| {
+        model.held.endpoints.iter().any(|end| end.process.pid == target.pid && has_it(end))
+    })
+}
+
+/// Seconds of the clients' waits that lead through the server to somebody else.
+fn led_on(ends: &[End], listener: Listener<'_>, clients: &[&WaitSpan]) -> f64 {
+    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
+    let is_beyond = |end: &&End| {
+        end.links.iter().any(|link| waited_on.contains(&link.object))
+            && end.who.as_ref().is_some_and(|who| who.pid != listener.process.pid)
+    };
+    ends.iter().filter(is_beyond).map(|end| end.seconds).sum()
+}
+
 /// What the server's threads do as the look ends.
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
     let mut doing = ("is at work", WaitClass::Running);
@@ -241,7 +264,8 @@ fn matched<'m>(
         let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
         lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
     }
-    let lost = in_target(measures, lost);
+    // Who asks about a process that has the listener open asks for its clients.
+    let lost = if is_asked_about(model, listener) { lost } else { in_target(measures, lost) };
     let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
     let full = listener.is_full();
     let refuses = full && listener.overflows > 0 && measures.concerns(listener.process);
@@ -253,6 +277,9 @@ fn matched<'m>(
     let is_stopped =
         matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup);
     if is_stopped && !refuses {
+        return None;
+    }
+    if !refuses && led_on(ends, listener, &waits) * 2.0 > waited {
         return None;
     }
     let is_counted = (full || listener.dropped > 0) && listener.overflows > 0;
@@ -404,182 +431,4 @@ fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
         }
         .look(server),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::facts::*;
-    use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{blocked, endpoint};
-    use crate::rules::scenes::{fact, thread};
-
-    fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
-        let state = SocketState { accept_queue, accept_limit: 4, ..SocketState::default() };
-        let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
-        let mut facts = vec![with_state(20, "server", listens, state)];
-        facts.extend(counters(&[("TcpExt.ListenOverflows", 3, 3 + overflows)]));
-        facts
-    }
-
-    fn client(state: u8) -> ObjectRef {
-        inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", state)
-    }
-
-    #[test]
-    fn a_full_accept_queue_is_the_servers_fault() {
-        let mut facts = listener(5, 12);
-        facts.push(wait(10, "client", "connect", client(2), 0, 48));
-        let found = findings(facts);
-        assert_eq!(found[0].code, "net.accept_queue");
-        assert_eq!(found[0].culprit.pid, Some(20));
-        assert_eq!(found[0].victims[0].pid, 10);
-        assert_eq!(found.len(), 1, "the connect is claimed: {found:?}");
-        assert_eq!(
-            codes(listener(5, 12)),
-            ["net.accept_queue"],
-            "clients of other hosts are not seen"
-        );
-    }
-
-    #[test]
-    fn a_server_that_listens_by_mptcp_accepts_clients_of_tcp() {
-        let mut facts = listener(5, 12);
-        if let Body::Endpoint(Endpoint { object: ObjectRef::Inet(socket), .. }) = &mut facts[0].body
-        {
-            socket.protocol = "mptcp".into();
-        }
-        facts.push(wait(10, "client", "connect", client(2), 0, 48));
-        let found = findings(facts);
-        assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
-        assert_eq!((found[0].culprit.pid, found[0].victims[0].pid), (Some(20), 10));
-    }
-
-    #[test]
-    fn one_attempt_is_said_as_one() {
-        let text = |overflows| {
-            let mut facts = listener(5, overflows);
-            facts.push(wait(10, "client", "connect", client(2), 0, 48));
-            findings(facts)[0].text.clone()
-        };
-        let by = "ignored by listeners of its network namespace.";
-        assert!(text(1).contains(&format!("; 1 attempt to connect was {by}")), "{}", text(1));
-        assert!(text(2).contains(&format!("; 2 attempts to connect were {by}")), "{}", text(2));
-    }
-
-    #[test]
-    fn a_queue_that_overflows_in_bursts_has_room_when_the_look_ends() {
-        let mut facts = listener(0, 9);
-        let mut again = facts[0].clone();
-        if let Body::Endpoint(endpoint) = &mut again.body {
-            endpoint.socket = endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
-        }
-        facts.push(again);
-        let quiet = facts.clone();
-        facts.push(wait(10, "client", "connect", client(2), 0, 48));
-        let found = findings(facts);
-        assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
-        assert!(found[0].title.starts_with("connections come faster than server 20 accepts"));
-        assert!(
-            found[0].text.starts_with("9 attempts to connect were ignored"),
-            "{}",
-            found[0].text
-        );
-        assert!(codes(quiet).is_empty(), "nobody is seen to lose by it");
-    }
-
-    #[test]
-    fn what_was_dropped_while_no_queue_overflowed_was_not_dropped_by_a_full_one() {
-        let dropping = |accept_queue| {
-            let mut facts = listener(accept_queue, 0);
-            let mut again = facts[0].clone();
-            if let Body::Endpoint(endpoint) = &mut again.body {
-                endpoint.socket =
-                    endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
-            }
-            facts.push(again);
-            facts.push(wait(10, "client", "connect", client(2), 0, 48));
-            findings(facts)
-        };
-        assert!(dropping(0).iter().all(|one| one.code != "net.accept_queue"));
-        let found = dropping(2);
-        assert!(found[0].title.contains("does not accept"), "{}", found[0].title);
-    }
-
-    #[test]
-    fn who_waits_for_an_answer_in_the_queue_waits_for_the_accept() {
-        let mut facts = listener(2, 0);
-        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
-        facts.push(blocked(20, "server", WaitState::Sleep, "nanosleep"));
-        let found = findings(facts);
-        assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.accept_queue", 10));
-        assert!(found[0].text.contains("The server sleeps."), "{}", found[0].text);
-    }
-
-    #[test]
-    fn a_server_that_is_stopped_is_that() {
-        let found = |state| {
-            let mut facts = listener(2, 0);
-            facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
-            facts.push(blocked(20, "server", state, ""));
-            codes(facts)
-        };
-        assert_eq!(found(WaitState::Stopped), ["process.stopped"]);
-        assert_eq!(found(WaitState::Sleep), ["net.accept_queue"]);
-    }
-
-    #[test]
-    fn a_server_that_may_open_no_more_is_that() {
-        let mut facts = listener(2, 0);
-        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
-        let kind = LimitKind::Descriptors;
-        let limit = Some(DeniedLimit { kind, limit: 20, hard: 20, used: 0, cgroup_id: 0 });
-        let thread = thread(20, "server");
-        let denied =
-            Denied { thread, syscall: "accept4".into(), errno: 24, limit, ..Denied::default() };
-        facts.push(fact(Body::Denied(denied)));
-        assert!(!codes(facts).contains(&"net.accept_queue".into()));
-    }
-
-    #[test]
-    fn an_empty_queue_is_nothing() {
-        assert!(codes(listener(0, 12)).is_empty());
-    }
-
-    #[test]
-    fn a_full_queue_without_overflow_or_clients_is_nothing() {
-        assert!(codes(listener(5, 0)).is_empty());
-        assert!(codes(listener(2, 0)).is_empty());
-    }
-
-    #[test]
-    fn a_client_that_was_accepted_does_not_wait_for_the_queue() {
-        let said = |accepted: bool| {
-            let mut facts = listener(2, 0);
-            facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
-            if accepted {
-                let far = inet("tcp", 101, "10.0.0.2:80", "10.0.0.1:40000", 1);
-                facts.push(endpoint(20, "server", far));
-            }
-            codes(facts).contains(&"net.accept_queue".to_string())
-        };
-        assert_eq!((said(false), said(true)), (true, false));
-    }
-
-    #[test]
-    fn the_overflow_of_another_listener_is_not_this_ones() {
-        let mut facts = listener(0, 12);
-        facts.push(wait(10, "client", "connect", client(2), 0, 48));
-        assert!(!says("net.accept_queue", facts));
-    }
-
-    #[test]
-    fn a_connection_that_drops_packets_while_a_queue_overflows_is_no_listener() {
-        let stands = inet("tcp", 301, "10.0.0.2:80", "10.0.0.9:5555", 1);
-        let mut facts = counters(&[("TcpExt.ListenOverflows", 3, 15)]);
-        for drops in [0, 9] {
-            let state = SocketState { drops, ..SocketState::default() };
-            facts.push(with_state(20, "server", stands.clone(), state));
-        }
-        assert!(!says("net.accept_queue", facts));
-    }
 }

@@ -13,6 +13,8 @@
 //! Must not: hold anything but the ladder.
 
 pub(crate) mod accept_queue;
+#[cfg(test)]
+mod accept_queue_tests;
 pub(crate) mod address_duplicate;
 pub(crate) mod backlog_full;
 pub(crate) mod bridge_full;
@@ -36,6 +38,7 @@ pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
+pub(crate) mod no_way_back;
 pub(crate) mod one_receive_cpu;
 pub(crate) mod overlay_port;
 pub(crate) mod packet_dropped;
@@ -79,6 +82,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &tap_full::RULE,
     &packet_dropped::RULE,
     &dns_timeout::RULE,
+    &no_way_back::RULE,
     &overlay_port::RULE,
     &neighbour_failed::RULE,
     &ports_exhausted::RULE,

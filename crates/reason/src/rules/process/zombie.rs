@@ -5,7 +5,7 @@
 //! anything of one that nobody asked about (every program has them for a moment), or of a process whose first thread alone has ended.
 
 use super::standstill::{NOTICED, Standstill};
-use crate::facts::ThreadRef;
+use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
@@ -70,7 +70,14 @@ impl Reaper {
         let model = measures.model;
         let tracer =
             model.threads.identity(ended).map(|known| known.tracer_pid).filter(|pid| *pid != 0);
-        let parent = || measures.graph.parent_of(ended.pid).filter(|pid| *pid != 0);
+        // Who began it may have ended, and another taken it in.
+        let now = || {
+            let of = |time: &&ThreadTime| time.thread.pid == ended.pid && time.parent_pid != 0;
+            let last = model.threads.times.iter().filter(of).max_by_key(|time| time.until_ns);
+            last.map(|time| time.parent_pid)
+        };
+        let began = || measures.graph.parent_of(ended.pid).filter(|pid| *pid != 0);
+        let parent = || now().or_else(began);
         let who = tracer.or_else(parent).map(|pid| wait_words::main_thread(measures, pid));
         let last = who.as_ref().and_then(|who| {
             let waits = measures.timelines.of(model.threads.key(who));
@@ -317,5 +324,20 @@ mod tests {
         let end = &explain(facts).answer.ends[0];
         assert_eq!(end.end, EndKind::Sleep, "{end:#?}");
         assert_eq!(end.chain.last().and_then(|link| link.who.pid), Some(30));
+    }
+
+    #[test]
+    fn who_has_taken_it_in_is_to_reap_it_and_not_who_began_it() {
+        let mut facts = zombie(WaitState::Sleep, "clock_nanosleep");
+        let fork = Fork { child: thread(20, "job"), parent: thread(40, "sh"), ..Fork::default() };
+        facts.insert(2, fact(Body::Fork(fork)));
+        let time = ThreadTime {
+            thread: thread(20, "job"),
+            until_ns: LOOK_NS,
+            parent_pid: 10,
+            ..ThreadTime::default()
+        };
+        facts.push(fact(Body::ThreadTime(time)));
+        assert_eq!(asked(facts).findings[0].culprit.pid, Some(10));
     }
 }

@@ -33,8 +33,8 @@ pub(super) fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
         _ => None,
     };
-    if let Some(pid) = asked {
-        return Some(index.model.threads.thread_ref_at(pid, wait.begin_ns));
+    if let Some(number) = asked {
+        return child_of_number(index, wait, number);
     }
     if let Some(ended) = child_that_ended_with(index, wait) {
         return Some(ended);
@@ -53,6 +53,19 @@ pub(super) fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         return None;
     }
     chosen(index, wait, alive)
+}
+
+/// The child that a process calls by a number: that of its own PID namespace, as a container counts.
+fn child_of_number(index: &Index<'_>, wait: &WaitSpan, number: u32) -> Option<ThreadRef> {
+    let threads = &index.model.threads;
+    let inner_of = |of: &ThreadRef| threads.identity(of).and_then(|known| known.inner_pid);
+    if inner_of(&wait.thread).is_none() {
+        return Some(threads.thread_ref_at(number, wait.begin_ns));
+    }
+    let children = index.families.children_ever(wait.thread.pid);
+    let known = children.into_iter().find(|child| inner_of(child) == Some(number));
+    // One in a namespace of its own is not known by the number that its parent gives it.
+    known.or_else(|| index.families.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns))
 }
 
 /// Where no wake-up was seen: the child whose end was seen as the wait ended, within what sampling leaves open.
@@ -158,5 +171,34 @@ mod tests {
     fn who_waits_for_any_child_waits_for_the_stopped_ones_if_all_are() {
         let report = explain(shell(blocked(30, "job", WaitState::Stopped, "")));
         assert!(report.findings.iter().any(|finding| !finding.victims.is_empty()));
+    }
+
+    /// Process 10, which has this number in its PID namespace if it has one, waits for number 8; its children are 20 and 30, whose numbers
+    /// there are 7 and 8. A process of the host's has number 8.
+    fn waits_for_eight(inner_pid: Option<u32>) -> (&'static str, Option<u32>) {
+        use crate::graph::ways::scenes::{led, place, stands};
+        let own = |pid: u32, parent_pid: u32, inner_pid: Option<u32>| {
+            identity(Thread {
+                thread: thread(pid, "job"),
+                parent_pid,
+                inner_pid,
+                ..Thread::default()
+            })
+        };
+        let inner = |number: u32| inner_pid.map(|_| number);
+        let waits = place("wait4", [8, 0, 0, 0, 0, 0], None);
+        led(vec![
+            own(10, 9, inner_pid),
+            own(20, 10, inner(7)),
+            own(30, 10, inner(8)),
+            own(8, 2, None),
+            stands(thread(10, "job"), waits),
+        ])
+    }
+
+    #[test]
+    fn a_container_calls_its_children_by_numbers_of_its_own() {
+        assert_eq!(waits_for_eight(Some(5)), ("child", Some(30)));
+        assert_eq!(waits_for_eight(None), ("child", Some(8)));
     }
 }

@@ -26,6 +26,8 @@ fn fuse_server(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
             ends.iter().map(|end| end.process.clone()).collect()
         }
         // Without a descriptor (open, stat): the one server there is, if there is but one.
+        // A virtual machine's host serves virtiofs by the same protocol, and is not seen from here.
+        _ if index.model.disk.mounts.iter().any(|mount| mount.fs_type == "virtiofs") => Vec::new(),
         _ => {
             let ends = index.devices.only_fuse_servers();
             ends.iter().map(|end| end.process.clone()).collect()

@@ -23,7 +23,14 @@ pub(super) static WAY: Way = Way {
 fn joined(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let [_, _, expected, ..] = wait.place.args;
     let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
-    let thread = index.model.threads.named_at(tid, wait.begin_ns)?;
+    let threads = &index.model.threads;
+    // In a container the id is that of its own PID namespace.
+    let inner_of = |of: &ThreadRef| threads.by_id.get(&of.tid).and_then(|known| known.inner_tid);
+    if inner_of(&wait.thread).is_some() {
+        let all = index.families.threads_of(&[wait.thread.pid]);
+        return all.into_iter().find(|thread| inner_of(thread) == Some(tid));
+    }
+    let thread = threads.named_at(tid, wait.begin_ns)?;
     (thread.pid == wait.thread.pid).then(|| thread.clone())
 }
 
@@ -39,6 +46,25 @@ mod tests {
         let sleeps = |who| stands(who, place("nanosleep", NO_ARGS, None));
         let own = vec![joins(12), sleeps(of_ten(12))];
         assert_eq!(led(own), ("joined thread", Some(12)));
+        let inside = |tid: u32, inner_tid: u32| {
+            let inner = Some(inner_tid);
+            let thread = Thread {
+                thread: of_ten(tid),
+                inner_tid: inner,
+                inner_pid: Some(1),
+                ..Thread::default()
+            };
+            crate::rules::scenes::identity(thread)
+        };
+        let container = vec![
+            inside(10, 1),
+            inside(12, 7),
+            inside(13, 12),
+            joins(12),
+            sleeps(of_ten(12)),
+            sleeps(of_ten(13)),
+        ];
+        assert_eq!(led(container), ("joined thread", Some(13)), "by its number in there");
         let other = ThreadRef { tid: 12, pid: 20, ..of_ten(12) };
         assert_ne!(led(vec![joins(12), sleeps(other)]).0, "joined thread");
     }

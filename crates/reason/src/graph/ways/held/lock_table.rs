@@ -14,6 +14,7 @@ use crate::graph::ways::way::Way;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use std::collections::HashMap;
 
 /// A reading is of a wait up to so long after it.
 static READ_AFTER_MAX: Threshold = Threshold::new(
@@ -21,6 +22,14 @@ static READ_AFTER_MAX: Threshold = Threshold::new(
     "ms",
     "from the end of a wait to the reading of the lock table: a later one may already have the next holder",
     "chosen: the table is read in less",
+);
+
+/// A reading says of a wait that nobody was seen to end who has the lock, up to so long before or after it.
+static READ_APART_MAX: Threshold = Threshold::new(
+    1500.0,
+    "ms",
+    "from a reading of the lock table to a wait that has none within it: what is further away is another time",
+    "the table is read each second, and a little later on a crowded host",
 );
 
 /// A thread that does something beside a main thread that waits.
@@ -36,7 +45,7 @@ pub(super) static WAY: Way = Way {
     name: "lock table",
     because: "the lock belongs to an open file description that it has",
     of: &[WaitClass::FileLock],
-    thresholds: &[&READ_AFTER_MAX, &BUSY_PARTS],
+    thresholds: &[&READ_AFTER_MAX, &READ_APART_MAX, &BUSY_PARTS],
     follow: |at| lock_holder(at.index, at.wait).map(Next::Thread),
 };
 
@@ -46,15 +55,31 @@ fn lock_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         Some(ObjectRef::File(file)) => (file.dev, file.ino),
         _ => crate::waits::objects::unseen_lock(index.model, wait).map(|l| (l.dev, l.ino))?,
     };
-    let mut best: Option<(bool, Vec<ThreadRef>)> = None;
-    for (at, lock) in &index.model.held.locks {
-        if lock.blocked || (lock.dev, lock.ino) != file {
+    let of_file = || {
+        let locks = index.model.held.locks.iter();
+        locks.filter(|(_, lock)| (lock.dev, lock.ino) == file)
+    };
+    // A reading that has the waiter says which of the file's locks it waits for.
+    let own = |lock: &FileLock| lock.blocked && lock.pid == i64::from(wait.thread.pid);
+    let waited: HashMap<Ns, u64> =
+        of_file().filter(|(_, lock)| own(lock)).map(|(at, lock)| (*at, lock.id)).collect();
+    // Before the wait somebody else may have had it: then who was seen to let go is asked for.
+    let is_seen_to_end = waker(index, wait).is_some();
+    let mut best: Option<(Ns, Vec<ThreadRef>)> = None;
+    for (at, lock) in of_file() {
+        if lock.blocked || waited.get(at).is_some_and(|id| *id != lock.id) {
             continue;
         }
-        let during = *at >= wait.begin_ns && *at <= wait.end_ns + READ_AFTER_MAX.ns();
+        let apart_ns = wait
+            .begin_ns
+            .saturating_sub(*at)
+            .max(at.saturating_sub(wait.end_ns + READ_AFTER_MAX.ns()));
+        if apart_ns > 0 && (is_seen_to_end || apart_ns > READ_APART_MAX.ns()) {
+            continue;
+        }
         let others = others_with(index, wait, lock);
-        if !others.is_empty() && best.as_ref().is_none_or(|(known, _)| during && !known) {
-            best = Some((during, others));
+        if !others.is_empty() && best.as_ref().is_none_or(|(known, _)| apart_ns < *known) {
+            best = Some((apart_ns, others));
         }
     }
     acting(index, wait, best?.1)

@@ -26,13 +26,18 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     (!at.is_for_an_interpreter()).then(other).flatten()
 }
 
+/// FUTEX_PRIVATE_FLAG.
+const FUTEX_PRIVATE: u64 = 128;
+
 /// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is, if
 /// it does something else than to wait for the next event or for others of its process. A thread that rests may well not
 /// have it: a lock also is a signal, and whoever took it may be gone.
 fn only_other(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let stack = index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
     let is_timed = wait.timed_word().is_some();
-    if !wait.standing || !user_stack::is_held_up(&stack.frames, is_timed) {
+    // A lock that is not private may be another process's.
+    let is_private = wait.place.syscall != "futex" || wait.place.args[1] & FUTEX_PRIVATE != 0;
+    if !wait.standing || !is_private || !user_stack::is_held_up(&stack.frames, is_timed) {
         return None;
     }
     let threads = index.families.threads_of(&[wait.thread.pid]);

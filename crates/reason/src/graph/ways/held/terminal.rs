@@ -22,7 +22,15 @@ pub(super) static WAY: Way = Way {
 fn terminal_master(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let Some(ObjectRef::Tty { name, .. }) = &wait.place.object else { return None };
     let ends = index.devices.terminal_masters(name)?;
-    chosen(index, wait, ends.iter().map(|end| end.process.clone()).collect())
+    let all: Vec<ThreadRef> = ends.iter().map(|end| end.process.clone()).collect();
+    // Each container numbers its terminals from 0: those of two that have nothing to do with each other are two terminals.
+    let is_of_one = |it: &ThreadRef| {
+        index.families.descends(it.pid, all[0].pid) || index.families.descends(all[0].pid, it.pid)
+    };
+    if !all.iter().all(is_of_one) {
+        return None;
+    }
+    chosen(index, wait, all)
 }
 
 #[cfg(test)]

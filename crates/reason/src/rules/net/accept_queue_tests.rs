@@ -1,0 +1,240 @@
+//! net.accept_queue in scenes: whose fault a queue is, how it is said, and whom it yields to.
+//!
+//! Edit together: accept_queue.rs.
+
+use crate::facts::*;
+use crate::rules::net::scenes::*;
+use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, fact, host, identity, thread};
+
+fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
+    let state = SocketState { accept_queue, accept_limit: 4, ..SocketState::default() };
+    let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+    let mut facts = vec![with_state(20, "server", listens, state)];
+    facts.extend(counters(&[("TcpExt.ListenOverflows", 3, 3 + overflows)]));
+    facts
+}
+
+fn client(state: u8) -> ObjectRef {
+    inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", state)
+}
+
+#[test]
+fn a_full_accept_queue_is_the_servers_fault() {
+    let mut facts = listener(5, 12);
+    facts.push(wait(10, "client", "connect", client(2), 0, 48));
+    let found = findings(facts);
+    assert_eq!(found[0].code, "net.accept_queue");
+    assert_eq!(found[0].culprit.pid, Some(20));
+    assert_eq!(found[0].victims[0].pid, 10);
+    assert_eq!(found.len(), 1, "the connect is claimed: {found:?}");
+    assert_eq!(codes(listener(5, 12)), ["net.accept_queue"], "clients of other hosts are not seen");
+}
+
+#[test]
+fn a_server_that_listens_by_mptcp_accepts_clients_of_tcp() {
+    let mut facts = listener(5, 12);
+    if let Body::Endpoint(Endpoint { object: ObjectRef::Inet(socket), .. }) = &mut facts[0].body {
+        socket.protocol = "mptcp".into();
+    }
+    facts.push(wait(10, "client", "connect", client(2), 0, 48));
+    let found = findings(facts);
+    assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
+    assert_eq!((found[0].culprit.pid, found[0].victims[0].pid), (Some(20), 10));
+}
+
+#[test]
+fn one_attempt_is_said_as_one() {
+    let text = |overflows| {
+        let mut facts = listener(5, overflows);
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        findings(facts)[0].text.clone()
+    };
+    let by = "ignored by listeners of its network namespace.";
+    assert!(text(1).contains(&format!("; 1 attempt to connect was {by}")), "{}", text(1));
+    assert!(text(2).contains(&format!("; 2 attempts to connect were {by}")), "{}", text(2));
+}
+
+#[test]
+fn a_queue_that_overflows_in_bursts_has_room_when_the_look_ends() {
+    let mut facts = listener(0, 9);
+    let mut again = facts[0].clone();
+    if let Body::Endpoint(endpoint) = &mut again.body {
+        endpoint.socket = endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
+    }
+    facts.push(again);
+    let quiet = facts.clone();
+    facts.push(wait(10, "client", "connect", client(2), 0, 48));
+    let found = findings(facts);
+    assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
+    assert!(found[0].title.starts_with("connections come faster than server 20 accepts"));
+    assert!(found[0].text.starts_with("9 attempts to connect were ignored"), "{}", found[0].text);
+    assert!(codes(quiet).is_empty(), "nobody is seen to lose by it");
+}
+
+#[test]
+fn what_was_dropped_while_no_queue_overflowed_was_not_dropped_by_a_full_one() {
+    let dropping = |accept_queue| {
+        let mut facts = listener(accept_queue, 0);
+        let mut again = facts[0].clone();
+        if let Body::Endpoint(endpoint) = &mut again.body {
+            endpoint.socket = endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
+        }
+        facts.push(again);
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        findings(facts)
+    };
+    assert!(dropping(0).iter().all(|one| one.code != "net.accept_queue"));
+    let found = dropping(2);
+    assert!(found[0].title.contains("does not accept"), "{}", found[0].title);
+}
+
+#[test]
+fn who_waits_for_an_answer_in_the_queue_waits_for_the_accept() {
+    let mut facts = listener(2, 0);
+    facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+    facts.push(blocked(20, "server", WaitState::Sleep, "nanosleep"));
+    let found = findings(facts);
+    assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.accept_queue", 10));
+    assert!(found[0].text.contains("The server sleeps."), "{}", found[0].text);
+}
+
+#[test]
+fn a_server_that_is_stopped_is_that() {
+    let found = |state| {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        facts.push(blocked(20, "server", state, ""));
+        codes(facts)
+    };
+    assert_eq!(found(WaitState::Stopped), ["process.stopped"]);
+    assert_eq!(found(WaitState::Sleep), ["net.accept_queue"]);
+}
+
+#[test]
+fn a_server_that_may_open_no_more_is_that() {
+    let mut facts = listener(2, 0);
+    facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+    let kind = LimitKind::Descriptors;
+    let limit = Some(DeniedLimit { kind, limit: 20, hard: 20, used: 0, cgroup_id: 0 });
+    let thread = thread(20, "server");
+    let denied =
+        Denied { thread, syscall: "accept4".into(), errno: 24, limit, ..Denied::default() };
+    facts.push(fact(Body::Denied(denied)));
+    assert!(!codes(facts).contains(&"net.accept_queue".into()));
+}
+
+#[test]
+fn an_empty_queue_is_nothing() {
+    assert!(codes(listener(0, 12)).is_empty());
+}
+
+#[test]
+fn a_full_queue_without_overflow_or_clients_is_nothing() {
+    assert!(codes(listener(5, 0)).is_empty());
+    assert!(codes(listener(2, 0)).is_empty());
+}
+
+#[test]
+fn a_client_that_was_accepted_does_not_wait_for_the_queue() {
+    let said = |accepted: bool| {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        if accepted {
+            let far = inet("tcp", 101, "10.0.0.2:80", "10.0.0.1:40000", 1);
+            facts.push(endpoint(20, "server", far));
+        }
+        codes(facts).contains(&"net.accept_queue".to_string())
+    };
+    assert_eq!((said(false), said(true)), (true, false));
+}
+
+#[test]
+fn the_overflow_of_another_listener_is_not_this_ones() {
+    let mut facts = listener(0, 12);
+    facts.push(wait(10, "client", "connect", client(2), 0, 48));
+    assert!(!says("net.accept_queue", facts));
+}
+
+#[test]
+fn a_connection_that_drops_packets_while_a_queue_overflows_is_no_listener() {
+    let stands = inet("tcp", 301, "10.0.0.2:80", "10.0.0.9:5555", 1);
+    let mut facts = counters(&[("TcpExt.ListenOverflows", 3, 15)]);
+    for drops in [0, 9] {
+        let state = SocketState { drops, ..SocketState::default() };
+        facts.push(with_state(20, "server", stands.clone(), state));
+    }
+    assert!(!says("net.accept_queue", facts));
+}
+
+/// A worker of a server, which waits for its script while a client is connected and not accepted.
+fn behind_a_script(overflows: u64) -> Vec<Fact> {
+    let mut facts = listener(if overflows > 0 { 5 } else { 2 }, overflows);
+    facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+    facts.push(identity(Thread {
+        thread: thread(30, "script"),
+        parent_pid: 20,
+        ..Thread::default()
+    }));
+    let mut place = Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+    place.args[0] = 30;
+    facts.push(at_place(20, "server", place));
+    facts.push(blocked(30, "script", WaitState::Sleep, "nanosleep"));
+    facts
+}
+
+#[test]
+fn a_worker_that_waits_for_its_script_is_led_on_to_that() {
+    assert!(!codes(behind_a_script(0)).contains(&"net.accept_queue".into()));
+    assert!(
+        codes(behind_a_script(12)).contains(&"net.accept_queue".into()),
+        "attempts were ignored"
+    );
+}
+
+/// The client has asked, and waits to the end of the look. A master that rests and its worker have the listener open.
+#[test]
+fn a_master_that_rests_is_not_the_one_to_accept() {
+    let mut facts = host();
+    facts.extend(behind_a_script(0));
+    facts.retain(|fact| !matches!(fact.body, Body::Wait(_)));
+    let state = SocketState { accept_queue: 2, accept_limit: 4, ..SocketState::default() };
+    let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+    facts.insert(0, with_state(19, "master", listens, state));
+    let turn = TcpTurn {
+        sent_jiffies: 2000,
+        received_jiffies: 4000,
+        jiffy_ns: 1_000_000,
+        snd_wl1: 1,
+        ..TcpTurn::default()
+    };
+    let asked = SocketState { acked_bytes: 10, turn: Some(turn), ..SocketState::default() };
+    let place = |syscall: &str| Place {
+        state: WaitState::Sleep,
+        syscall: syscall.into(),
+        ..Place::default()
+    };
+    let worker = Thread { thread: thread(20, "server"), parent_pid: 19, ..Thread::default() };
+    facts.extend([
+        look_at(TargetKind::Process, 10),
+        identity(worker),
+        at_place(10, "client", Place { object: Some(client(1)), ..place("recvfrom") }),
+        at_place(19, "master", place("nanosleep")),
+        Fact { at_ns: LOOK_NS, ..with_state(10, "client", client(1), asked) },
+    ]);
+    let answer = crate::answer::explain(facts).answer;
+    let who = answer.ends[0].who.as_ref().and_then(|who| who.pid);
+    assert_eq!(who, Some(30), "{answer:?}");
+}
+
+#[test]
+fn who_asks_about_a_master_hears_of_the_clients_that_nobody_accepts() {
+    let asked = |pid| {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        facts.push(blocked(20, "server", WaitState::Sleep, "nanosleep"));
+        facts.push(look_at(TargetKind::Process, pid));
+        codes(facts)
+    };
+    assert_eq!(asked(20), ["net.accept_queue"]);
+    assert!(asked(30).is_empty(), "somebody else");
+}

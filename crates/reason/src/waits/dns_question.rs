@@ -1,0 +1,148 @@
+//! Which question to a name server a wait for a descriptor is for.
+//!
+//! A program asks, and waits for the answer at once: by the thread and the time. Who has the address connects to it within
+//! milliseconds and waits there, so the socket must be the question's where it is known, and the answer must not have come. Must not: say
+//! who answers (graph/index/connections.rs).
+
+use super::poll_intent::DNS_PORT;
+use super::span::WaitSpan;
+use crate::facts::*;
+use crate::model::Model;
+
+/// The question that a thread sent just before it began to wait for a descriptor.
+pub(super) fn of(model: &Model, span: &WaitSpan) -> Option<usize> {
+    const JUST_BEFORE_NS: Ns = 20_000_000;
+    let waits_for_input = matches!(
+        span.place.syscall.as_str(),
+        "poll"
+            | "ppoll"
+            | "select"
+            | "pselect6"
+            | "recvfrom"
+            | "recvmsg"
+            | "recvmmsg"
+            | "read"
+            | "epoll_wait"
+            | "epoll_pwait"
+            | "epoll_pwait2"
+    );
+    if !waits_for_input {
+        return None;
+    }
+    // What is waited for is said to be another socket: who has an address connects to it within milliseconds, and waits there.
+    let is_elsewhere = |query: &DnsQuery| match &span.place.object {
+        Some(ObjectRef::Inet(socket)) => {
+            socket.remote.port() != DNS_PORT && socket.local.port() != query.local.port()
+        }
+        object => object.is_some(),
+    };
+    // Whose answer had come before is over. A thread that asked twice by one socket waits for the second answer.
+    let replies = &model.net.dns_replies;
+    let is_over = |at_ns: Ns, query: &DnsQuery| {
+        let from = replies.partition_point(|(at, _)| *at < at_ns);
+        let came = replies[from..].iter().take_while(|(at, _)| *at <= span.begin_ns);
+        let key = (query.id, query.server, query.local.port());
+        came.into_iter().any(|(_, reply)| (reply.id, reply.server, reply.local.port()) == key)
+    };
+    let after = model.net.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
+    let mine = |(_, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
+        query.thread.tid == span.thread.tid
+            && model.threads.key_at(&query.thread, *at_ns) == model.threads.key(&span.thread)
+            && !is_elsewhere(query)
+            && !is_over(*at_ns, query)
+    };
+    let asked = model.net.dns_queries[..after]
+        .iter()
+        .enumerate()
+        .rev()
+        .take_while(|(_, (at, _))| span.begin_ns - at < JUST_BEFORE_NS)
+        .find(mine);
+    // A question from before the window was not seen; the same thread asking again right after a wait that
+    // nothing but the clock ended tells what it was.
+    let by_clock = span.wake.as_ref().is_some_and(|wake| {
+        matches!(wake.context, WakeContext::HardInterrupt | WakeContext::SoftInterrupt)
+    });
+    let end = model.net.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
+    let asked_again = || {
+        let next = model.net.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
+        next.take_while(|(_, (at, _))| at - span.end_ns < JUST_BEFORE_NS).find(mine)
+    };
+    let unseen_begin = by_clock && span.begin_ns < model.look.begin_ns;
+    asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::{host, thread};
+    use crate::waits::WaitClass;
+    use crate::waits::timeline::Observed;
+
+    const MS: Ns = 1_000_000;
+
+    /// A thread asks for a name at 100 ms, is answered at some time, and waits from 102 ms on in a call, on a socket with this peer.
+    fn waits(syscall: &str, peer: Option<&str>, answered_ms: Option<u64>) -> WaitClass {
+        let (server, local) = (
+            "10.0.0.2:53".parse().expect("an address"),
+            "10.0.0.1:4000".parse().expect("an address"),
+        );
+        let thread = thread(10, "app");
+        let query = DnsQuery {
+            thread: thread.clone(),
+            server,
+            local,
+            id: 7,
+            name: "db".into(),
+            question_type: 1,
+            socket_ino: 0,
+        };
+        let reply = |ms: u64| Fact {
+            at_ns: ms * MS,
+            body: Body::DnsReply(DnsReply { server, local, id: 7, rcode: 0 }),
+        };
+        let object = peer.map(|peer| {
+            ObjectRef::Inet(InetRef {
+                ino: 5,
+                netns: 1,
+                protocol: if peer.ends_with(":53") { "udp" } else { "tcp" }.into(),
+                local: if peer.ends_with(":53") {
+                    local
+                } else {
+                    "10.0.0.1:5000".parse().expect("an address")
+                },
+                remote: peer.parse().expect("an address"),
+                state: 1,
+            })
+        });
+        let place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), object, ..Place::default() };
+        let wake = Some(Wake { at_ns: 900 * MS, ..Wake::default() });
+        let wait =
+            Wait { thread, begin_ns: 102 * MS, end_ns: 900 * MS, place, wake, ..Wait::default() };
+        let mut facts = host();
+        facts.push(Fact { at_ns: 100 * MS, body: Body::DnsQuery(query) });
+        facts.extend(answered_ms.map(reply));
+        facts.push(Fact { at_ns: 900 * MS, body: Body::Wait(wait) });
+        facts.sort_by_key(|fact| fact.at_ns);
+        let observed = Observed::new(facts);
+        observed.timelines.waits().next().expect("it waits").class
+    }
+
+    #[test]
+    fn who_has_asked_waits_for_the_answer() {
+        assert_eq!(waits("poll", Some("10.0.0.2:53"), None), WaitClass::Dns);
+        assert_eq!(waits("poll", Some("10.0.0.2:53"), Some(899)), WaitClass::Dns);
+        assert_eq!(waits("epoll_wait", None, Some(899)), WaitClass::Dns, "of what is not known");
+    }
+
+    #[test]
+    fn who_was_answered_waits_for_whom_it_has_connected_to() {
+        assert_eq!(waits("recvfrom", Some("10.0.0.9:80"), Some(101)), WaitClass::SocketRead);
+        assert_eq!(waits("recvfrom", Some("10.0.0.9:80"), None), WaitClass::SocketRead);
+    }
+
+    #[test]
+    fn an_event_loop_that_was_answered_waits_for_other_events() {
+        assert_eq!(waits("epoll_wait", None, Some(101)), WaitClass::Idle);
+    }
+}
