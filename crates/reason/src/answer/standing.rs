@@ -73,10 +73,80 @@ fn others(mut all: Vec<ThreadRef>, but: u32) -> Vec<ThreadRef> {
     all
 }
 
-/// The process that was asked about: what its main thread stands at, and who is at the other end.
+/// Children of children that are followed.
+const GENERATIONS: usize = 8;
+
+/// The process that was asked about: what its main thread stands at, and who is at the other end; of one that waits for its child, what that
+/// stands at.
 fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
-    let pid = model.look.target.as_ref()?.pid;
+    let asked = model.look.target.as_ref()?.pid;
+    let children = children_waited_for(measures, asked);
+    let last = children.last().map_or(asked, |child| child.pid);
+    let who = words::who(&model.threads.thread_ref(asked));
+    let begins = match &children[..] {
+        [] => format!("{who} has waited all the time"),
+        [child] => format!(
+            "{who} has waited all the time for its child {}, which waits",
+            words::who(child)
+        ),
+        [.., child] => {
+            format!(
+                "{who} has waited all the time for a child, and that for {}, which waits",
+                words::who(child)
+            )
+        }
+    };
+    let Some(stood) = stood_at(measures, last) else {
+        let child = children.last()?;
+        return Some((
+            format!("{begins} for nobody that is known."),
+            format!("Nobody there is known to be late: holdup -p {} looks at it.", child.pid),
+        ));
+    };
+    let place = stands_in(model, &stood.thread, (model.look.begin_ns, model.look.end_ns));
+    let place = place.map_or_else(String::new, |place| match &children[..] {
+        [] => format!("It stands in {place}. "),
+        _ => format!("{} stands in {place}. ", words::who(&stood.thread)),
+    });
+    let (what, far) = (stood.what, stood.far.pid);
+    Some((
+        format!("{begins} for what comes over {what}."),
+        format!("{place}Nobody there is known to be late: holdup -p {far} follows it."),
+    ))
+}
+
+/// The child whose end a process has waited for all the time, that one's, and so on.
+fn children_waited_for(measures: &Measures<'_>, asked: u32) -> Vec<ThreadRef> {
+    let mut all: Vec<ThreadRef> = Vec::new();
+    while all.len() < GENERATIONS {
+        let pid = all.last().map_or(asked, |child| child.pid);
+        let is_its = |wait: &&WaitSpan| {
+            wait.thread.tid == pid
+                && wait.class == WaitClass::Child
+                && wait.standing
+                && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
+        };
+        let child = measures.waits().find(is_its).and_then(|wait| measures.graph.holder(wait));
+        match child.filter(|child| child.pid != pid) {
+            Some(child) => all.push(measures.model.threads.thread_ref(child.pid)),
+            None => break,
+        }
+    }
+    all
+}
+
+/// What a process has stood at all the time.
+struct Stood {
+    thread: ThreadRef,
+    what: String,
+    /// The first of who is at the other end.
+    far: ThreadRef,
+}
+
+/// What the main thread of a process stands at, and who is at the other end.
+fn stood_at(measures: &Measures<'_>, pid: u32) -> Option<Stood> {
+    let model = measures.model;
     let is_its = |wait: &&WaitSpan| wait.thread.tid == pid && stands_at_the_end(measures, wait);
     let wait = measures.waits().find(is_its).filter(|wait| is_all_the_time(measures, wait))?;
     let graph = &measures.graph;
@@ -105,13 +175,8 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
         }
         _ => return None,
     };
-    let first = far.first()?;
-    let place = stands_in(model, &wait.thread, (model.look.begin_ns, model.look.end_ns));
-    let place = place.map_or_else(String::new, |place| format!("It stands in {place}. "));
-    Some((
-        format!("{} has waited all the time for what comes over {what}.", words::who(&wait.thread)),
-        format!("{place}Nobody there is known to be late: holdup -p {} follows it.", first.pid),
-    ))
+    let far = far.into_iter().next()?;
+    Some(Stood { thread: wait.thread.clone(), what, far })
 }
 
 /// The process of a host that most others have waited for all the time, and those.
@@ -397,5 +462,45 @@ mod tests {
         let busy = [host(), facts, vec![blocked(80, "job", WaitState::Sleep, "flock")]].concat();
         let busy = explain(busy);
         assert!(caveat(&busy), "{:#?} {:#?}", busy.answer, busy.caveats);
+    }
+
+    #[test]
+    fn who_waits_for_its_child_hears_what_that_waits_for() {
+        let waits_for = |child: u32| {
+            let mut place =
+                Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+            place.args[0] = u64::from(child);
+            place
+        };
+        let child = |pid: u32, parent_pid: u32| {
+            identity(Thread { thread: thread(pid, "job"), parent_pid, ..Thread::default() })
+        };
+        let title = |of_child: Place| {
+            let mut facts = client(Some("/run/db.sock"));
+            facts.retain(|fact| !matches!(&fact.body, Body::Blocked(it) if it.thread.pid == 10));
+            facts.retain(|fact| !matches!(fact.body, Body::Target(_)));
+            facts.extend([
+                asked_about(8, "sh"),
+                child(10, 8),
+                at_place(8, "sh", waits_for(10)),
+                at_place(10, "app", of_child),
+            ]);
+            let answer = explain(facts).answer;
+            assert_eq!(answer.verdict, Verdict::Idle, "{}", answer.title);
+            answer.title
+        };
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let reads = title(reads(near));
+        assert!(reads.starts_with("sh 8 has waited all the time for its child"), "{reads}");
+        assert!(
+            reads.contains("which waits for what comes over the unix socket /run/db.sock of"),
+            "{reads}"
+        );
+        let rests = title(Place {
+            state: WaitState::Sleep,
+            syscall: "epoll_wait".into(),
+            ..Place::default()
+        });
+        assert!(rests.ends_with("which waits for nobody that is known."), "{rests}");
     }
 }

@@ -7,14 +7,14 @@ use super::lock_kind::LockKind;
 use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
-    command_line, cpython, cxx, erlang, git, go, java, libc, mariadb, node, perl, pgbouncer, php,
-    postgres, redis, ruby, rust, shell, systemd, tools,
+    command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, node, perl, pgbouncer,
+    php, postgres, redis, ruby, rust, shell, systemd, tools,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 20] = [
+pub(super) static ALL: [&Program; 21] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
@@ -25,6 +25,7 @@ pub(super) static ALL: [&Program; 20] = [
     &cpython::CPYTHON,
     &ruby::RUBY,
     &perl::PERL,
+    &guile::GUILE,
     &erlang::ERLANG,
     &node::NODE,
     &go::GO,

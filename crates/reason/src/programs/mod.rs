@@ -21,6 +21,7 @@ mod function_names;
 mod function_path;
 mod git;
 pub mod go;
+mod guile;
 pub mod java;
 mod libc;
 pub mod lock_kind;

@@ -5,8 +5,8 @@
 //! the server behind it. What tells the two apart is who made the connection: the end whose port nobody listens on,
 //! the unix socket without a name, the reader of a pipe. The end that accepted waits for its next question.
 //!
-//! An event loop also wakes itself, by a pair of sockets of which it has both ends: nobody else can send anything there, so it is
-//! not asked and not answered by that, also where it reads from it.
+//! An event loop also wakes itself, by a pair of sockets or a pipe of which it has both ends: nobody else can send anything there, so it is
+//! not asked and not answered by that, of sockets also where it reads from it.
 //!
 //! Must not: follow the wait (chains.rs), or decide that it matters: a wait for somebody is a finding only if that
 //! somebody is held up. Rejected: any polled socket (every idle server would wait for its clients).
@@ -29,14 +29,15 @@ pub struct Accepted {
     ports: HashSet<(u32, u16)>,
     /// Unix sockets that carry their listener's name.
     named: HashSet<u64>,
-    /// Sockets of which one process alone has both ends.
+    /// Sockets and pipes of which one process alone has both ends.
     own: HashSet<u64>,
 }
 
 /// What connects a socket to its other end, in both directions.
 #[derive(PartialEq, Eq, Hash)]
 enum Ends {
-    Inet(SocketAddr, SocketAddr),
+    /// In a network namespace: each has a loopback of its own.
+    Inet(SocketAddr, SocketAddr, u32),
     Unix(u64, u64),
 }
 
@@ -45,7 +46,8 @@ fn own(endpoints: &[Endpoint]) -> HashSet<u64> {
     let mut processes: HashMap<Ends, HashSet<u32>> = HashMap::new();
     let ends = |object: &ObjectRef| match object {
         ObjectRef::Inet(it) if it.remote.port() != 0 => {
-            Some((Ends::Inet(it.local, it.remote), Ends::Inet(it.remote, it.local), it.ino))
+            let (near, far) = ((it.local, it.remote), (it.remote, it.local));
+            Some((Ends::Inet(near.0, near.1, it.netns), Ends::Inet(far.0, far.1, it.netns), it.ino))
         }
         ObjectRef::Unix { ino, peer_ino, .. } if *peer_ino != 0 => {
             Some((Ends::Unix(*ino, *peer_ino), Ends::Unix(*peer_ino, *ino), *ino))
@@ -64,7 +66,29 @@ fn own(endpoints: &[Endpoint]) -> HashSet<u64> {
         ends(&endpoint.object).is_some_and(|(near, far, _)| alone(near) && alone(far))
     };
     let own = endpoints.iter().filter(is_own);
-    own.filter_map(|endpoint| ends(&endpoint.object).map(|(.., ino)| ino)).collect()
+    let sockets = own.filter_map(|endpoint| ends(&endpoint.object).map(|(.., ino)| ino));
+    sockets.chain(own_pipes(endpoints)).collect()
+}
+
+/// Pipes that one process alone has open, for reading and for writing.
+fn own_pipes(endpoints: &[Endpoint]) -> Vec<u64> {
+    #[derive(Default)]
+    struct Open {
+        processes: HashSet<u32>,
+        readable: bool,
+        writable: bool,
+    }
+    let mut pipes: HashMap<u64, Open> = HashMap::new();
+    for endpoint in endpoints {
+        if let ObjectRef::Pipe { ino } = endpoint.object {
+            let open = pipes.entry(ino).or_default();
+            open.processes.insert(endpoint.process.pid);
+            open.readable |= endpoint.readable;
+            open.writable |= endpoint.writable;
+        }
+    }
+    let is_own = |open: &Open| open.processes.len() == 1 && open.readable && open.writable;
+    pipes.into_iter().filter(|(_, open)| is_own(open)).map(|(ino, _)| ino).collect()
 }
 
 impl Accepted {
@@ -90,6 +114,8 @@ impl Accepted {
         match &place.object {
             Some(ObjectRef::Inet(socket)) => self.own.contains(&socket.ino),
             Some(ObjectRef::Unix { ino, .. }) => self.own.contains(ino),
+            // Who only reads from its own pipe waits for ever: nobody else can write.
+            Some(ObjectRef::Pipe { ino }) => place.is_for_several() && self.own.contains(ino),
             _ => false,
         }
     }
@@ -218,5 +244,25 @@ mod tests {
         assert_eq!(Accepted::default().class(&place), Some(WaitClass::PipeRead));
         place.syscall = "read".into();
         assert_eq!(Accepted::default().class(&place), None);
+    }
+
+    #[test]
+    fn who_polls_a_pipe_of_its_own_is_woken_by_itself_and_who_reads_from_it_waits_for_ever() {
+        let end = |pid: u32, writes: bool| Endpoint {
+            process: ThreadRef { pid, tid: pid, ..ThreadRef::default() },
+            readable: !writes,
+            writable: writes,
+            ..open(ObjectRef::Pipe { ino: 5 })
+        };
+        let own = |ends: &[Endpoint], syscall: &str| {
+            let place =
+                Place { syscall: syscall.into(), ..polled(ObjectRef::Pipe { ino: 5 }, false) };
+            Accepted::of(ends).is_own(&place)
+        };
+        let both = [end(10, false), end(10, true)];
+        assert!(own(&both, "select"));
+        assert!(!own(&both, "read"));
+        assert!(!own(&both[..1], "select"), "who can write was not seen");
+        assert!(!own(&[end(10, false), end(10, true), end(20, true)], "select"), "another can");
     }
 }

@@ -320,7 +320,8 @@ fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
     {
         span.class = class;
     }
-    let reads = matches!(span.class, WaitClass::SocketRead | WaitClass::UnixRead);
+    let reads =
+        matches!(span.class, WaitClass::SocketRead | WaitClass::UnixRead | WaitClass::PipeRead);
     if reads && accepted.is_own(&span.place) {
         span.class = WaitClass::Idle;
     }
