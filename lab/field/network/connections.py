@@ -34,7 +34,8 @@ def connect_filtered(s):
     port = s.port()
     inside = ["ip", "netns", "exec", here]
     s.sh(f"ip netns exec {there} iptables -A INPUT -p tcp --dport {port} -j DROP")
-    truth = remote(far, "net.slow_peer")
+    # Changed after an answer was seen: the rule is on this host, and has a rule of holdup's own since then.
+    truth = remote(far, "net.filter_drop").plus(culprit=(f"tcp dport {port} drop",))
     clients = {
         "curl": ["curl", "-s", "--connect-timeout", s.seconds(2.5, 3.5), f"http://{far}:{port}/"],
         "python": [PY, "-c", CONNECT, far, port, s.seconds(2.5, 3.2)],

@@ -161,7 +161,7 @@ def caddy_proxy(s):
     """Caddy in front of a late server; and one whose server was stopped."""
     server, up = slow_http(s, s.seconds(2.3, 3))
     port = s.port()
-    s.spawn([tool("caddy"), "reverse-proxy", "--from", f"http://127.0.0.1:{port}", "--to", f"127.0.0.1:{up}"], log="caddy.log")
+    s.spawn([tool("caddy"), "reverse-proxy", "--from", f":{port}", "--to", f"127.0.0.1:{up}", "--change-host-header"], log="caddy.log")
     s.wait_port(port)
     yield run(curl(port, "/now"), HEALTHY, "twin")
     truth = Truth(end=("sleep",), who=(server.pid,), code=BEHIND)

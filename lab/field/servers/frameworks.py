@@ -129,7 +129,7 @@ Require all granted
     busy = s.waiting(curl(port, f"/cgi/slow?{s.seconds(3, 3.6)}"), 0.3)
     yield run(curl(port, "/now"), truth, "behind", wall=1)
     busy.wait(9)
-    s.waiting(curl(port, "/cgi/slow?6"), 0.3)
+    s.waiting(curl(port, "/cgi/slow?12"), 0.3)
     yield pid(s.waiting(curl(port, "/now"), 0.3), truth, "behind-hang", secs=2, standing=True)
     yield pid(server, truth, "server-hang", secs=1, standing=True)
 

@@ -114,8 +114,10 @@ impl Accepted {
         match &place.object {
             Some(ObjectRef::Inet(socket)) => self.own.contains(&socket.ino),
             Some(ObjectRef::Unix { ino, .. }) => self.own.contains(ino),
-            // Who only reads from its own pipe waits for ever: nobody else can write.
-            Some(ObjectRef::Pipe { ino }) => place.is_for_several() && self.own.contains(ino),
+            // Who only reads from its own pipe waits for ever: nobody else can write. Who polls more than it waits for that.
+            Some(ObjectRef::Pipe { ino }) => {
+                place.is_for_several() && place.polled.len() == 1 && self.own.contains(ino)
+            }
             _ => false,
         }
     }
@@ -255,8 +257,11 @@ mod tests {
             ..open(ObjectRef::Pipe { ino: 5 })
         };
         let own = |ends: &[Endpoint], syscall: &str| {
-            let place =
-                Place { syscall: syscall.into(), ..polled(ObjectRef::Pipe { ino: 5 }, false) };
+            let place = Place {
+                syscall: syscall.into(),
+                polled: vec![3],
+                ..polled(ObjectRef::Pipe { ino: 5 }, false)
+            };
             Accepted::of(ends).is_own(&place)
         };
         let both = [end(10, false), end(10, true)];

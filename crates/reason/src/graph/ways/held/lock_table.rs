@@ -218,4 +218,54 @@ mod tests {
         assert_eq!(holder(vec![both()]), Some(30));
         assert_eq!(holder(vec![both(), exit]), Some(31));
     }
+
+    /// A line of the table with a number, read at a time: held by a process, or waited for by number 10.
+    fn line(id: u64, holder: Option<u32>, at_ns: Ns) -> Fact {
+        let of = |pid: u32| ThreadRef { start_ns: 1, ..thread(pid, "job") };
+        let mut fact = lock(holder.map_or(10, i64::from), holder.map(of).into_iter().collect());
+        fact.at_ns = at_ns;
+        if let Body::FileLock(lock) = &mut fact.body {
+            (lock.id, lock.blocked) = (id, holder.is_none());
+        }
+        fact
+    }
+
+    #[test]
+    fn of_several_locks_of_a_file_the_one_that_is_waited_for_counts() {
+        let read = |waits_for| {
+            let mut facts = vec![line(1, Some(20), LOOK_NS), line(2, Some(30), LOOK_NS)];
+            facts.push(line(waits_for, None, LOOK_NS));
+            holder(facts)
+        };
+        assert_eq!((read(1), read(2)), (Some(20), Some(30)));
+    }
+
+    /// Process 10 waits for the last tenth of a second of a look; the table was read so long before, and somebody was seen to let go.
+    fn waits_late(read_ns: Ns, by: Option<u32>) -> Option<u32> {
+        let file = FileRef { dev: FILE.0, ino: FILE.1, ..FileRef::default() };
+        let object = Some(ObjectRef::File(file));
+        let place =
+            Place { state: WaitState::Sleep, syscall: "flock".into(), object, ..Place::default() };
+        let (begin_ns, end_ns) = (LOOK_NS - 200_000_000, LOOK_NS - 100_000_000);
+        let by = by.map_or_else(ThreadRef::default, |pid| thread(pid, "job"));
+        let context = if by.pid == 0 { WakeContext::Unknown } else { WakeContext::Task };
+        let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+        let wait =
+            Wait { thread: thread(10, "flock"), begin_ns, end_ns, place, wake, ..Wait::default() };
+        let facts = [
+            host(),
+            vec![line(1, Some(20), read_ns), Fact { at_ns: end_ns, body: Body::Wait(wait) }],
+        ];
+        let Observed { model, timelines } = Observed::new(facts.concat());
+        let index = Index::new(&model, &timelines);
+        held_by(&index, timelines.waits().next()?).map(|thread| thread.tid)
+    }
+
+    #[test]
+    fn a_reading_before_the_wait_says_nothing_against_who_was_seen_to_let_go() {
+        let soon = LOOK_NS - 900_000_000;
+        assert_eq!(waits_late(soon, Some(30)), Some(30));
+        assert_eq!(waits_late(soon, None), Some(20), "nobody was seen");
+        assert_eq!(waits_late(LOOK_NS - 4_000_000_000, None), None, "long ago");
+    }
 }
