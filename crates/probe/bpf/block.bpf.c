@@ -399,8 +399,10 @@ int block_bio_queue(__u64 *ctx)
 	struct gendisk *disk = compat_bio_disk(bio);
 	__u32 dev = ((__u32)disk->major << 20) | (__u32)disk->first_minor;
 	struct wire_disk_use_key key = { .dev = dev, .tgid = task_field(current, tgid) };
-	__u32 bytes = bio->bi_iter.bi_size;
-	bool reads = (bio->bi_opf & 0xff) == 0;
+	__u8 operation = bio->bi_opf & 0xff;
+	/* What is given back or made zeros is no data: REQ_OP_DISCARD, SECURE_ERASE, WRITE_ZEROES. */
+	__u32 bytes = operation == 3 || operation == 5 || operation == 9 ? 0 : bio->bi_iter.bi_size;
+	bool reads = operation == 0;
 	struct thread_state *state = thread_state_of(current, NEVER);
 	struct wire_disk_use *use;
 

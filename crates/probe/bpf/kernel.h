@@ -509,6 +509,7 @@ struct sk_buff {
 	__u16 transport_header;
 	__u16 network_header;
 	unsigned char *head;
+	unsigned char *data;
 };
 struct Qdisc {
 	unsigned int flags;

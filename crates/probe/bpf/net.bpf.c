@@ -230,19 +230,26 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 {
-	/* The transport header is not set yet here: the length of the network header is read. */
-	unsigned char *network = skb->head + skb->network_header, *udp;
-	__be16 ports[2] = {};
+	/*
+	 * Neither header is set yet here, but where something has looked into the packet before (GRO): it begins with its network
+	 * header, or with the tag of a VLAN that no card has taken off.
+	 */
+	unsigned char *network = skb->data, *udp;
+	__be16 ports[2] = {}, next = skb->protocol;
 	__u8 first = 0;
 	__u16 family;
 
-	if (skb->protocol == __builtin_bswap16(0x0800)) {
+	if (next == __builtin_bswap16(0x8100) || next == __builtin_bswap16(0x88a8)) {
+		bpf_probe_read_kernel(&next, sizeof(next), network + 2);
+		network += 4;
+	}
+	if (next == __builtin_bswap16(0x0800)) {
 		if (compat_next_protocol(network, false) != IPPROTO_UDP)
 			return 0;
 		bpf_probe_read_kernel(&first, 1, network);
 		udp = network + (first & 0xf) * 4;
 		family = AF_INET;
-	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {
+	} else if (next == __builtin_bswap16(0x86dd)) {
 		if (compat_next_protocol(network, true) != IPPROTO_UDP)
 			return 0;
 		udp = network + 40;

@@ -35,12 +35,20 @@ impl Identities {
         threads_of(roots, tids, &mut self.asked)
     }
 
-    /// Those of some who are not known yet, read: all of whom, or as many as a tick may.
+    /// Those of some who are not known yet, read: all of whom, or as many as a tick may. The others are wanted as the look ends.
     pub fn read_new(&mut self, roots: &Roots, tids: Vec<u32>, is_bounded: bool) -> Vec<Thread> {
-        let mut new = tids;
-        new.retain(|tid| *tid != 0 && self.known.insert(*tid));
-        new.truncate(if is_bounded { PER_TICK_MAX } else { usize::MAX });
+        let max = if is_bounded { PER_TICK_MAX } else { usize::MAX };
+        let new = self.take_new(tids, max);
         self.read(roots, new)
+    }
+
+    fn take_new(&mut self, mut new: Vec<u32>, max: usize) -> Vec<u32> {
+        new.retain(|tid| *tid != 0 && !self.known.contains(tid));
+        new.sort_unstable();
+        new.dedup();
+        self.wanted.extend(new.drain(max.min(new.len())..));
+        self.known.extend(&new);
+        new
     }
 
     /// All who are still to be read.
@@ -64,4 +72,17 @@ pub(super) fn named(facts: &[Fact]) -> Vec<u32> {
         );
     }
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_room_in_a_tick_is_read_in_the_end() {
+        let mut all = Identities::default();
+        assert_eq!(all.take_new(vec![7, 0, 5, 7, 6], 2), [5, 6]);
+        assert_eq!(all.wanted, HashSet::from([7]));
+        assert_eq!(all.take_new(vec![5, 7], 2), [7], "who is known is not read again");
+    }
 }
