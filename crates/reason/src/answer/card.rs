@@ -32,7 +32,8 @@ pub(super) fn card(model: &Model) -> Option<Card> {
         interfaces: samples.map_or_else(Vec::new, |(first, last)| interfaces(first, last)),
         pressure: samples.and_then(|(first, last)| pressure(first, last)),
         pids: samples.and_then(|(_, last)| last.pids),
-        pids_limit: groups.iter().filter_map(|group| group.pids_limit).min(),
+        // Kubernetes sets it for the pod, and systemd for a slice.
+        pids_limit: line(model, &groups).iter().filter_map(|group| group.pids_limit).min(),
     })
 }
 

@@ -66,6 +66,16 @@ pub(super) fn idle_title(measures: &Measures<'_>) -> String {
     }
 }
 
+/// Title and paragraph of a host on which nobody waits for long, and somebody for much of the time.
+pub(super) fn idle_but_for_short_waits(measures: &Measures<'_>) -> Option<(String, String)> {
+    let target = measures.model.look.target.as_ref();
+    let hidden = hidden_waits(measures)
+        .filter(|_| target.is_none_or(|target| target.kind == TargetKind::Host))?;
+    let title =
+        format!("{} has no long wait, and nobody is known to be owed anything.", subject(measures));
+    Some((title, hidden.trim_start().to_string()))
+}
+
 /// Title and paragraph where no rule named a cause: the largest end first.
 pub(super) fn unnamed(
     own: &Own<'_>,
@@ -307,13 +317,27 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         }
     }
     clauses.extend(places::of_end(measures, end));
-    if end.end == EndKind::Works && measures.model.look.host.cpus > 1 {
-        clauses.push(format!("on one of {} CPUs at a time", measures.model.look.host.cpus));
+    let cpus = measures.model.look.host.cpus;
+    if end.end == EndKind::Works && cpus > 1 {
+        clauses.push(match several_cpus(measures, end) {
+            Some(used) => format!("on {used:.1} of {cpus} CPUs"),
+            None => format!("on one of {cpus} CPUs at a time"),
+        });
     }
     if let Some(why) = &end.why_open {
         clauses.push(why.clone());
     }
     if clauses.is_empty() { String::new() } else { format!(": {}", clauses.join("; ")) }
+}
+
+/// How many CPUs the threads of who works used together, if that is more than one; the path of a command is on one at a time.
+fn several_cpus(measures: &Measures<'_>, end: &AnswerEnd) -> Option<f64> {
+    const ONE: f64 = 1.05;
+    let pid = end.who.as_ref().and_then(|who| who.pid).filter(|_| !measures.is_command())?;
+    let own = measures.model.threads.times.iter().filter(|time| time.thread.pid == pid);
+    let ran_ns: Ns = own.map(|time| time.run_ns).sum();
+    let used = ran_ns as f64 / 1e9 / measures.wall_seconds().max(1e-9);
+    (used > ONE).then_some(used)
 }
 
 /// Other ends, a few; those that are said alike are one.
@@ -351,6 +375,7 @@ fn short(end: &AnswerEnd) -> String {
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
+    use crate::answer::report::Answer;
     use crate::facts::*;
     use crate::rules::scenes::*;
 
@@ -386,5 +411,38 @@ mod tests {
         let answer = explain(facts).answer;
         assert!(answer.title.contains("works"), "{}", answer.title);
         assert!(answer.text.contains("Most CPUs are used by job 30 0.90."), "{}", answer.text);
+    }
+
+    /// A thread of process 10 that ran, and slept uninterruptibly, for so many tenths of the look.
+    fn time(tid: u32, ran: u64, slept: u64) -> Fact {
+        fact(Body::ThreadTime(ThreadTime {
+            thread: ThreadRef { tid, ..thread(10, "job") },
+            until_ns: LOOK_NS,
+            run_ns: LOOK_NS / 10 * ran,
+            disk_sleep_ns: LOOK_NS / 10 * slept,
+            ..ThreadTime::default()
+        }))
+    }
+
+    fn of_four(more: Vec<Fact>) -> Answer {
+        let four = fact(Body::Host(Host { cpus: 4, ..Host::default() }));
+        explain([host(), vec![four], more].concat()).answer
+    }
+
+    #[test]
+    fn work_of_several_threads_is_on_several_cpus() {
+        let asked = || of_process(10, "job");
+        let one = of_four(vec![asked(), time(10, 9, 0)]).text;
+        let two = of_four(vec![asked(), time(10, 9, 0), time(11, 7, 0)]).text;
+        assert!(one.contains("on one of 4 CPUs at a time"), "{one}");
+        assert!(two.contains("on 1.6 of 4 CPUs"), "{two}");
+    }
+
+    #[test]
+    fn a_host_with_many_short_waits_is_not_said_to_be_idle() {
+        let of = |slept| of_four(vec![time(10, 0, slept)]);
+        assert!(of(1).title.contains(" is idle: "), "{}", of(1).title);
+        assert!(of(8).title.contains(" has no long wait, "), "{}", of(8).title);
+        assert!(of(8).text.starts_with("job 10 spends 80 % of its time"), "{}", of(8).text);
     }
 }

@@ -11,7 +11,7 @@ use super::own::Own;
 use super::places;
 use super::report::*;
 use super::saved::Saved;
-use super::sentences::{idle_title, unnamed};
+use super::sentences::{idle_but_for_short_waits, idle_title, unnamed};
 use super::standing;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
@@ -35,8 +35,10 @@ const DEMAND_MIN: f64 = 0.01;
 
 /// On a host less waiting than this, seconds a second, is nobody's trouble.
 const HOST_DEMAND_MIN: f64 = 0.25;
-/// A host whose CPUs are in use for less than this part of the time has nothing to do.
+/// A host whose CPUs are in use for less than this part of the time has nothing to do,
 const HOST_BUSY_MIN: f64 = 0.05;
+/// unless as many CPUs are in use for all of it: of a big host one program is a small part.
+const HOST_CPUS_BUSY_MIN: f64 = 0.5;
 /// Work that takes less is done before a profiler has a picture of it.
 const PROFILE_SECONDS: f64 = 1.0;
 
@@ -89,6 +91,7 @@ pub(super) fn answer(
     let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
         (Verdict::Idle, _) => standing::said(measures)
+            .or_else(|| idle_but_for_short_waits(measures))
             .unwrap_or_else(|| (idle_title(measures), places::of_idle(measures.model))),
         _ => unnamed(&own, &ends, verdict, first),
     };
@@ -112,10 +115,17 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     let demand = demand - shared;
     if !measures.is_command() && demand < demand_min * measures.wall_seconds() {
         let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
-        return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
+        let works = is_host && is_busy(busy, measures.model.look.host.cpus);
+        return if works { Verdict::Works } else { Verdict::Idle };
     }
     let works: f64 = ends.iter().filter(|end| own.works(end)).map(|e| e.seconds).sum();
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
+}
+
+/// Whether so many CPUs, in use for a part of the time, have something to do.
+fn is_busy(part: f64, cpus: u32) -> bool {
+    let cpus = f64::from(cpus.max(1));
+    part * cpus >= (HOST_BUSY_MIN * cpus).min(HOST_CPUS_BUSY_MIN)
 }
 
 /// Every end with its part of the time, greatest first.
@@ -425,6 +435,13 @@ mod tests {
         let end = |at| AnswerEnd { seconds: (many - at) as f64, ..one.clone() };
         let origin = |end| Origin { end, victims: BTreeSet::new() };
         ((0..many).map(end).collect(), (0..many).map(origin).collect())
+    }
+
+    #[test]
+    fn one_program_that_computes_is_work_on_a_host_of_any_size() {
+        assert!(is_busy(1.0 / 32.0, 32), "one of 32");
+        assert!(!is_busy(0.2 / 32.0, 32), "a fifth of one");
+        assert!(is_busy(0.06, 2) && !is_busy(0.04, 2));
     }
 
     #[test]

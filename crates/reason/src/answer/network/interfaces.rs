@@ -10,8 +10,9 @@ use crate::facts::{Link, LinkSettings, Ns, QdiscFlow, QdiscSample};
 use crate::measure::Measures;
 use std::collections::BTreeMap;
 
-/// Counters of IFLA_STATS64 that count no loss: what collided was sent again, and an inactive member of a bond hands on to nobody.
-const CARRIED: [&str; 9] = [
+/// Counters of IFLA_STATS64 that count no loss: what collided was sent again, an inactive member of a bond hands on to nobody, and what a
+/// capture sees of others was for them.
+const CARRIED: [&str; 10] = [
     "rx_packets",
     "tx_packets",
     "rx_bytes",
@@ -21,6 +22,7 @@ const CARRIED: [&str; 9] = [
     "tx_compressed",
     "collisions",
     "rx_nohandler",
+    "rx_otherhost_dropped",
 ];
 /// Disciplines that hold no packets.
 const HOLD_NONE: [&str; 3] = ["noqueue", "ingress", "clsact"];
