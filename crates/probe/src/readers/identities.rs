@@ -16,6 +16,8 @@ const PER_TICK_MAX: usize = 200;
 pub struct Identities {
     known: HashSet<u32>,
     wanted: HashSet<u32>,
+    /// Who found no room in a tick.
+    late: Vec<u32>,
     asked: Asked,
 }
 
@@ -35,7 +37,7 @@ impl Identities {
         threads_of(roots, tids, &mut self.asked)
     }
 
-    /// Those of some who are not known yet, read: all of whom, or as many as a tick may. The others are wanted as the look ends.
+    /// Those of some who are not known yet, read: all of whom, or as many as a tick may. The others are read in a later one.
     pub fn read_new(&mut self, roots: &Roots, tids: Vec<u32>, is_bounded: bool) -> Vec<Thread> {
         let max = if is_bounded { PER_TICK_MAX } else { usize::MAX };
         let new = self.take_new(tids, max);
@@ -43,16 +45,18 @@ impl Identities {
     }
 
     fn take_new(&mut self, mut new: Vec<u32>, max: usize) -> Vec<u32> {
+        new.append(&mut self.late);
         new.retain(|tid| *tid != 0 && !self.known.contains(tid));
         new.sort_unstable();
         new.dedup();
-        self.wanted.extend(new.drain(max.min(new.len())..));
+        self.late = new.split_off(max.min(new.len()));
         self.known.extend(&new);
         new
     }
 
     /// All who are still to be read.
     pub fn read_wanted(&mut self, roots: &Roots) -> Vec<Thread> {
+        self.wanted.extend(self.late.drain(..));
         let unknown: Vec<u32> = self.wanted.difference(&self.known).copied().collect();
         self.read(roots, unknown)
     }
@@ -79,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_room_in_a_tick_is_read_in_the_end() {
+    fn who_finds_no_room_in_a_tick_is_read_in_a_later_one() {
         let mut all = Identities::default();
         assert_eq!(all.take_new(vec![7, 0, 5, 7, 6], 2), [5, 6]);
-        assert_eq!(all.wanted, HashSet::from([7]));
-        assert_eq!(all.take_new(vec![5, 7], 2), [7], "who is known is not read again");
+        assert_eq!(all.take_new(vec![5], 2), [7], "who is known is not read again");
+        assert!(all.take_new(Vec::new(), usize::MAX).is_empty());
     }
 }

@@ -344,21 +344,7 @@ fn is_being_made(socket: &InetRef) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn turn(sent_jiffies: u32, received_jiffies: u32) -> TcpTurn {
-        TcpTurn {
-            write_seq: 100,
-            snd_nxt: 100,
-            snd_una: 100,
-            rcv_nxt: 500,
-            snd_wl1: 500,
-            sent_jiffies,
-            received_jiffies,
-            heard_jiffies: sent_jiffies.min(received_jiffies),
-            jiffy_ns: 4_000_000,
-            ..TcpTurn::default()
-        }
-    }
+    use crate::graph::last_word::tests::turn;
 
     fn connection(local: &str, remote: &str) -> InetRef {
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());

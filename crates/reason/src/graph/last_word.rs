@@ -89,10 +89,11 @@ pub(super) fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn turn(sent_jiffies: u32, received_jiffies: u32) -> TcpTurn {
+    /// Clocks that were read so many jiffies of 4 ms after the last data went out, and came.
+    pub(in crate::graph) fn turn(sent_jiffies: u32, received_jiffies: u32) -> TcpTurn {
         TcpTurn {
             write_seq: 100,
             snd_nxt: 100,

@@ -292,6 +292,15 @@ mod tests {
     }
 
     #[test]
+    fn who_still_makes_a_child_does_not_wait_for_it() {
+        let at = place(WaitState::DiskSleep, "clone");
+        let locked =
+            ["schedule", "rwsem_down_read_slowpath", "dup_mmap", "copy_process", "kernel_clone"];
+        assert_eq!(class(&at, &locked), WaitClass::KernelLock);
+        assert_eq!(class(&at, &["schedule", "copy_process", "kernel_clone"]), WaitClass::Kernel);
+    }
+
+    #[test]
     fn a_group_above_memory_high_waits_for_memory_wherever_it_left_the_kernel() {
         let on_a_fault = [
             "schedule_timeout",

@@ -1,4 +1,5 @@
-//! The route to an address: RTM_GETROUTE for one, parsed from RTM_NEWROUTE (include/uapi/linux/rtnetlink.h).
+//! The route to an address, whether it is a namespace's own, and why nothing is sent there: RTM_GETROUTE for one, whose answer is
+//! RTM_NEWROUTE or an error (include/uapi/linux/rtnetlink.h).
 //!
 //! Any bytes may come in; fuzzed. Must not: dump the table.
 
@@ -61,7 +62,7 @@ pub(crate) fn no_route(
 }
 
 /// What a RTM_NEWROUTE message of a route says that leads nowhere: of IPv6 it is an answer.
-fn refusal(message: &[u8]) -> Option<NoRoute> {
+pub(super) fn refusal(message: &[u8]) -> Option<NoRoute> {
     const RTN_BLACKHOLE: u8 = 6;
     const RTN_UNREACHABLE: u8 = 7;
     const RTN_PROHIBIT: u8 = 8;
@@ -74,7 +75,7 @@ fn refusal(message: &[u8]) -> Option<NoRoute> {
 }
 
 /// The same of the kernel's refusal: of IPv4 it is an error (fib_props, net/ipv4/fib_semantics.c).
-fn refused(error: &io::Error) -> Option<NoRoute> {
+pub(super) fn refused(error: &io::Error) -> Option<NoRoute> {
     match error.raw_os_error()? {
         libc::ENETUNREACH => Some(NoRoute::None),
         libc::EHOSTUNREACH => Some(NoRoute::Unreachable),

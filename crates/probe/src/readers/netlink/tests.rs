@@ -204,6 +204,20 @@ fn the_way_to_an_address() {
 }
 
 #[test]
+fn why_nothing_is_sent_to_an_address() {
+    use holdup_reason::facts::NoRoute;
+    let answers = [1, 2, 6, 7, 8].map(|kind| refusal(&route_message(kind, &[])));
+    let [black_hole, unreachable, prohibit] =
+        [NoRoute::Blackhole, NoRoute::Unreachable, NoRoute::Prohibit].map(Some);
+    assert_eq!(answers, [None, None, black_hole, unreachable, prohibit]);
+    let refused = |code| refused(&std::io::Error::from_raw_os_error(code));
+    let errors = [libc::EINVAL, libc::EHOSTUNREACH, libc::EACCES].map(refused);
+    assert_eq!(errors, [black_hole, unreachable, prohibit]);
+    assert_eq!(refused(libc::ENETUNREACH), Some(NoRoute::None));
+    assert_eq!(refused(libc::EPERM), None, "it was not asked");
+}
+
+#[test]
 fn a_neighbour_entry() {
     let failed = neighbour(&neighbour_message(0x20)).unwrap();
     assert_eq!(failed, Neighbour { state: 0x20, updated_ns: 70_000_000 });
@@ -225,7 +239,7 @@ fn a_question_names_one_address() {
 fn damage_is_survived() {
     for whole in [route_message(1, &[attribute(5, &[10, 0, 0, 1])]), neighbour_message(1)] {
         for cut in 0..whole.len() {
-            let _ = route(&whole[..cut]);
+            let _ = (route(&whole[..cut]), refusal(&whole[..cut]));
             let _ = neighbour(&whole[..cut]);
         }
     }

@@ -49,8 +49,16 @@ mod tests {
         servers: &[(u32, DeviceNumber)],
         dev: Option<DeviceNumber>,
     ) -> (&'static str, Option<u32>) {
+        reads_beside(servers, dev, Body::Mount(Mount::default()))
+    }
+
+    fn reads_beside(
+        servers: &[(u32, DeviceNumber)],
+        dev: Option<DeviceNumber>,
+        mount: Body,
+    ) -> (&'static str, Option<u32>) {
         let frames = vec!["request_wait_answer".to_string()];
-        let mut facts = vec![fact(Body::Stack(Stack { id: 1, frames }))];
+        let mut facts = vec![fact(Body::Stack(Stack { id: 1, frames })), fact(mount)];
         let server = |(pid, dev): &(u32, DeviceNumber)| {
             endpoint(*pid, "sshfs", ObjectRef::FuseServer { dev: *dev })
         };
@@ -68,5 +76,15 @@ mod tests {
         assert_eq!(reads(&two, Some(DEV)), ("FUSE server", Some(20)));
         assert_eq!(reads(&two[..1], None), ("FUSE server", Some(20)));
         assert_ne!(reads(&two, None).0, "FUSE server", "nobody knows which");
+    }
+
+    #[test]
+    fn what_the_host_of_a_virtual_machine_serves_no_process_here_does() {
+        let mount = |fs_type: &str| {
+            let mount = Mount { fs_type: fs_type.into(), ..Mount::default() };
+            reads_beside(&[(20, DEV)], None, Body::Mount(mount)).0
+        };
+        assert_eq!(mount("ext4"), "FUSE server");
+        assert_ne!(mount("virtiofs"), "FUSE server");
     }
 }

@@ -68,12 +68,16 @@ mod tests {
 
     /// Thread 10 waits for a mutex by its own functions; what the others of its process do.
     fn others(of: &[(u32, &str)]) -> (&'static str, Option<u32>) {
+        others_at(LOCK, of)
+    }
+
+    fn others_at(word: [u64; 6], of: &[(u32, &str)]) -> (&'static str, Option<u32>) {
         let frame =
             |function: &str| UserFrame { function: function.into(), ..UserFrame::default() };
         let frames = ["__lll_lock_wait", "pthread_mutex_lock", "work"].map(frame).to_vec();
         let stack = UserStack { thread: of_ten(10), since_ns: 0, frames, complete: true };
         let mut facts =
-            vec![fact(Body::UserStack(stack)), stands(of_ten(10), place("futex", LOCK, None))];
+            vec![fact(Body::UserStack(stack)), stands(of_ten(10), place("futex", word, None))];
         facts.extend(
             of.iter().map(|(tid, syscall)| stands(of_ten(*tid), place(syscall, NO_ARGS, None))),
         );
@@ -85,5 +89,11 @@ mod tests {
         assert_eq!(others(&[(12, "nanosleep")]), ("only other thread", Some(12)));
         assert_eq!(others(&[(12, "epoll_wait")]), ("", None), "it rests");
         assert_eq!(others(&[(12, "nanosleep"), (13, "nanosleep")]), ("", None), "which of them?");
+    }
+
+    #[test]
+    fn a_lock_that_processes_share_may_be_another_ones() {
+        let shared = [LOCK[0], LOCK[1] & !super::FUTEX_PRIVATE, LOCK[2], 0, 0, 0];
+        assert_eq!(others_at(shared, &[(12, "nanosleep")]), ("", None));
     }
 }

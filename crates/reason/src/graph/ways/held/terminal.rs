@@ -49,5 +49,7 @@ mod tests {
         let shows = |index: &str| endpoint(20, "sshd", tty(&format!("ptm/{index}")));
         assert_eq!(led(vec![writes(), shows("3")]), ("terminal", Some(20)));
         assert_ne!(led(vec![writes(), shows("4")]).0, "terminal");
+        let another = endpoint(30, "conmon", tty("ptm/3"));
+        assert_ne!(led(vec![writes(), shows("3"), another]).0, "terminal", "a container's");
     }
 }
