@@ -407,8 +407,10 @@ int block_bio_queue(__u64 *ctx)
 	struct wire_disk_use *use;
 
 	mark(&queued.bio);
-	if (state)
+	if (state) {
 		state->disk = dev;
+		state->disk_switches = (__u32)task_field(current, nvcsw);
+	}
 	use = own_use(&key, bpf_get_smp_processor_id(), current);
 	if (unlikely(!use)) {
 		add_shared_use(&key, current, reads, bytes);

@@ -391,28 +391,47 @@ static __always_inline __u32 read_inode_path(char *path, struct inode *inode)
 }
 
 #if defined(__TARGET_ARCH_x86)
-static __always_inline void read_syscall(struct wire_place *place, struct pt_regs *regs)
+static __always_inline __s64 number_of_call(struct pt_regs *regs)
 {
-	place->syscall = (__s64)BPF_CORE_READ(regs, orig_ax);
-	place->args[0] = BPF_CORE_READ(regs, di);
-	place->args[1] = BPF_CORE_READ(regs, si);
-	place->args[2] = BPF_CORE_READ(regs, dx);
-	place->args[3] = BPF_CORE_READ(regs, r10);
-	place->args[4] = BPF_CORE_READ(regs, r8);
-	place->args[5] = BPF_CORE_READ(regs, r9);
+	return (__s64)BPF_CORE_READ(regs, orig_ax);
+}
+static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
+{
+	args[0] = BPF_CORE_READ(regs, di);
+	args[1] = BPF_CORE_READ(regs, si);
+	args[2] = BPF_CORE_READ(regs, dx);
+	args[3] = BPF_CORE_READ(regs, r10);
+	args[4] = BPF_CORE_READ(regs, r8);
+	args[5] = BPF_CORE_READ(regs, r9);
 }
 #else
-static __always_inline void read_syscall(struct wire_place *place, struct pt_regs *regs)
+static __always_inline __s64 number_of_call(struct pt_regs *regs)
 {
-	place->syscall = BPF_CORE_READ(regs, syscallno);
-	place->args[0] = BPF_CORE_READ(regs, regs[0]);
-	place->args[1] = BPF_CORE_READ(regs, regs[1]);
-	place->args[2] = BPF_CORE_READ(regs, regs[2]);
-	place->args[3] = BPF_CORE_READ(regs, regs[3]);
-	place->args[4] = BPF_CORE_READ(regs, regs[4]);
-	place->args[5] = BPF_CORE_READ(regs, regs[5]);
+	return BPF_CORE_READ(regs, syscallno);
+}
+/* The first register has the result at the end. */
+static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
+{
+	args[0] = BPF_CORE_READ(regs, orig_x0);
+	args[1] = BPF_CORE_READ(regs, regs[1]);
+	args[2] = BPF_CORE_READ(regs, regs[2]);
+	args[3] = BPF_CORE_READ(regs, regs[3]);
+	args[4] = BPF_CORE_READ(regs, regs[4]);
+	args[5] = BPF_CORE_READ(regs, regs[5]);
 }
 #endif
+
+/* Of a program of 32 bits neither is known. */
+static __always_inline void read_syscall(struct wire_place *place, struct task_struct *task, struct pt_regs *regs)
+{
+	if (compat_calls_32_bit(task, regs)) {
+		place->syscall = -1;
+		__builtin_memset(place->args, 0, sizeof(place->args));
+		return;
+	}
+	place->syscall = number_of_call(regs);
+	read_arguments(place->args, regs);
+}
 
 #if defined(__TARGET_ARCH_x86)
 /* System calls whose first argument is a descriptor that may be waited on. */
@@ -421,8 +440,8 @@ static __always_inline bool first_argument_is_descriptor(__s64 syscall)
 	switch (syscall) {
 	case 0: case 1: case 5: case 8: case 16: case 17: case 18: case 19: case 20: case 40: case 42:
 	case 43: case 44: case 45: case 46: case 47: case 72: case 73: case 74: case 75: case 77: case 78:
-	case 187: case 217: case 275: case 285: case 288: case 295: case 296: case 299: case 307: case 306:
-	case 326: case 327: case 328:
+	case 187: case 217: case 221: case 242: case 243: case 275: case 276: case 277: case 278: case 285:
+	case 288: case 295: case 296: case 299: case 307: case 306: case 326: case 327: case 328:
 		return true;
 	}
 	return false;
@@ -443,9 +462,10 @@ static __always_inline bool idle_by_syscall(__s64 syscall)
 static __always_inline bool first_argument_is_descriptor(__s64 syscall)
 {
 	switch (syscall) {
-	case 25: case 29: case 32: case 61: case 62: case 63: case 64: case 65: case 66: case 67: case 68:
-	case 69: case 70: case 71: case 82: case 83: case 84: case 202: case 203: case 206: case 207:
-	case 211: case 212: case 213: case 242: case 243: case 267: case 269: case 285: case 286: case 287:
+	case 25: case 29: case 32: case 46: case 47: case 61: case 62: case 63: case 64: case 65: case 66:
+	case 67: case 68: case 69: case 70: case 71: case 75: case 76: case 77: case 80: case 82: case 83:
+	case 84: case 182: case 183: case 202: case 203: case 206: case 207: case 211: case 212: case 213:
+	case 223: case 242: case 243: case 267: case 269: case 285: case 286: case 287:
 		return true;
 	}
 	return false;
@@ -551,7 +571,7 @@ static __always_inline __u32 read_place(struct wire_place *place, struct task_st
 	if (!kernel) {
 		struct pt_regs *regs = compat_task_pt_regs(task);
 		__u32 found;
-		read_syscall(place, regs);
+		read_syscall(place, task, regs);
 		found = object_of(as_number(&numbers[0], task), as_number(&numbers[1], regs));
 		path_bytes = found & ~PLACE_IS_IDLE;
 		want_stack |= place->state & TASK_UNINTERRUPTIBLE;

@@ -28,6 +28,12 @@ struct thread_info___arm64 {
 struct task_struct___arm64 {
 	struct thread_info___arm64 thread_info;
 };
+struct thread_info___x86 {
+	__u32 status;
+};
+struct task_struct___x86 {
+	struct thread_info___x86 thread_info;
+};
 struct task_struct___blocker {
 	unsigned long blocker;
 };
@@ -122,6 +128,23 @@ static __always_inline struct pt_regs *compat_task_pt_regs(struct task_struct *t
 		return (struct pt_regs *)bpf_task_pt_regs(task);
 	return (struct pt_regs *)((char *)BPF_CORE_READ(task, stack) + (16 << 10) -
 				  bpf_core_type_size(struct pt_regs));
+}
+
+/*
+ * Whether the system call that a thread is in was made as a program of 32 bits makes it: with other numbers, and its arguments in
+ * other registers.
+ */
+static __always_inline bool compat_calls_32_bit(const struct task_struct *task, const struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	const struct task_struct___x86 *of = (const void *)task;
+
+	/* TS_COMPAT */
+	return bpf_core_field_exists(of->thread_info.status) && BPF_CORE_READ(of, thread_info.status) & 0x2;
+#else
+	/* PSR_MODE32_BIT */
+	return BPF_CORE_READ(regs, pstate) & 0x10;
+#endif
 }
 
 /* 5.14 renamed task_struct::state to __state (2f064a59a11f). */

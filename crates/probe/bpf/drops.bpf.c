@@ -17,7 +17,6 @@
 /* Beyond so many of a kind the flow of one in FLOW_EACH is read. */
 #define FLOWS_WHOLE 65536
 #define FLOW_EACH 8
-#define REASON_NOT_SPECIFIED 2
 #define REASONS_LISTED 512
 #define REFDST_MASK 1UL
 #define ETH_HLEN 14
@@ -26,6 +25,7 @@
 const volatile __u32 drop_has_reason = 1; /* kfree_skb: since 5.17 */
 const volatile __u32 drop_has_receiver = 1; /* since 6.11 */
 const volatile __u64 drop_ignored[REASONS_LISTED / 64] = {}; /* a bit for each reason of no interest */
+const volatile __u32 drop_unspecified = 0; /* the reason that says nothing: its number differs between kernels */
 const volatile __u32 drop_too_long = 0; /* the reason that is of the interface that it was to leave by */
 
 struct {
@@ -158,7 +158,7 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location)
 			dev = out;
 	}
 	key.ifindex = BPF_CORE_READ(dev, ifindex);
-	if (key.reason == 0 || key.reason == REASON_NOT_SPECIFIED)
+	if (key.reason == 0 || key.reason == drop_unspecified)
 		key.location = (__u64)location;
 	sum = bpf_map_lookup_elem(&drops, &key);
 	if (!sum) {

@@ -197,7 +197,7 @@ int threads(struct bpf_iter__task *ctx)
 		     (thread->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = thread->mode;
 	out->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
-	out->place.disk = thread->disk;
+	read_disk(&out->place, thread, task->nvcsw);
 	out->place.cpu = thread->cpu;
 	path_bytes = read_standing(out, task, kernel);
 	out->path_bytes = path_bytes;

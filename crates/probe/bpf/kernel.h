@@ -62,6 +62,7 @@ struct pt_regs {
 	__u64 orig_x0;
 	__s32 syscallno;
 	unsigned long pc;
+	__u64 pstate;
 };
 
 struct kernfs_node {
@@ -248,6 +249,7 @@ struct rlimit {
 	unsigned long rlim_max;
 };
 struct signal_struct {
+	atomic_t live;
 	unsigned int flags;
 	struct rlimit rlim[16];
 };
@@ -501,6 +503,7 @@ struct ipv6hdr {
 	__u8 nexthdr;
 };
 struct sk_buff {
+	struct sk_buff *next;
 	struct net_device *dev;
 	struct sock *sk;
 	unsigned int len;

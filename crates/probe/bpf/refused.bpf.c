@@ -23,6 +23,7 @@
 #define ENOMEM 12
 #define EACCES 13
 #define EEXIST 17
+#define EINVAL 22
 #define ENFILE 23
 #define EMFILE 24
 #define EFBIG 27
@@ -108,19 +109,6 @@ struct {
 } refusals SEC(".maps");
 
 #if defined(__TARGET_ARCH_x86)
-static __always_inline __s64 number_of_call(struct pt_regs *regs)
-{
-	return (__s64)BPF_CORE_READ(regs, orig_ax);
-}
-static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
-{
-	args[0] = BPF_CORE_READ(regs, di);
-	args[1] = BPF_CORE_READ(regs, si);
-	args[2] = BPF_CORE_READ(regs, dx);
-	args[3] = BPF_CORE_READ(regs, r10);
-	args[4] = BPF_CORE_READ(regs, r8);
-	args[5] = BPF_CORE_READ(regs, r9);
-}
 /* Read directly: it is asked of each call that succeeds. */
 static __always_inline bool is_kill(struct pt_regs *regs)
 {
@@ -190,20 +178,6 @@ static __always_inline bool is_of_file(__s64 number)
 	return number == 74 || number == 77 || number == 91 || number == 93 || number == 16;
 }
 #else
-static __always_inline __s64 number_of_call(struct pt_regs *regs)
-{
-	return BPF_CORE_READ(regs, syscallno);
-}
-/* The first register has the result by now. */
-static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
-{
-	args[0] = BPF_CORE_READ(regs, orig_x0);
-	args[1] = BPF_CORE_READ(regs, regs[1]);
-	args[2] = BPF_CORE_READ(regs, regs[2]);
-	args[3] = BPF_CORE_READ(regs, regs[3]);
-	args[4] = BPF_CORE_READ(regs, regs[4]);
-	args[5] = BPF_CORE_READ(regs, regs[5]);
-}
 static __always_inline bool is_kill(struct pt_regs *regs)
 {
 	return regs->syscallno == 129;
@@ -267,7 +241,7 @@ static __always_inline bool is_of_file(__s64 number)
 static __always_inline bool is_refusal(__u64 error)
 {
 	const __u64 low = 1ULL << EPERM | 1ULL << EAGAIN | 1ULL << ENOMEM | 1ULL << EACCES | 1ULL << EEXIST |
-			  1ULL << ENFILE | 1ULL << EMFILE | 1ULL << EFBIG | 1ULL << ENOSPC | 1ULL << EROFS;
+			  1ULL << EINVAL | 1ULL << ENFILE | 1ULL << EMFILE | 1ULL << EFBIG | 1ULL << ENOSPC | 1ULL << EROFS;
 
 	if (error < 64)
 		return low >> error & 1;
@@ -299,6 +273,7 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case EMFILE:
 		return REFUSED_DESCRIPTOR;
 	case ECONNREFUSED:
+	case EINVAL: /* by a route of type blackhole */
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 	case EINPROGRESS:
@@ -569,7 +544,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (result > 0 || !(result ? is_refusal(-result) : is_kill(regs)))
 		return 0;
 	current = compat_current();
-	if (!is_watched(current, result))
+	if (!is_watched(current, result) || compat_calls_32_bit(current, regs))
 		return 0;
 	number = number_of_call(regs);
 	what = result ? refused_what(number, -result) : REFUSED_END;

@@ -11,7 +11,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 16384); /* of 1,000 stacks one in 17 finds its place taken */
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, WIRE_FRAMES_MAX * sizeof(__u64));
 } stacks SEC(".maps");
@@ -73,8 +73,6 @@ const struct wire_sample no_sample = {};
 const struct wire_work no_work = {};
 const struct wire_effort no_effort = {};
 
-#define STACK_OF_USER_MODE (-14) /* EFAULT: there is no kernel stack */
-
 #if defined(__TARGET_ARCH_x86)
 static __always_inline bool asks_for_bytes(__s32 syscall)
 {
@@ -123,6 +121,8 @@ static __always_inline __u64 instruction(struct pt_regs *regs)
 	return BPF_CORE_READ(regs, pc);
 }
 #endif
+
+#define EFAULT 14
 
 #define CODE_REGION_SHIFT 21
 
@@ -194,7 +194,7 @@ static __always_inline void sample_work(struct task_struct *current, bool user, 
 	if (task_field(current, flags) & PF_KTHREAD)
 		return;
 	if (!user) {
-		read_syscall(&place, regs);
+		read_syscall(&place, current, regs);
 		key.syscall = place.syscall < 0 ? -1 : (__s32)place.syscall;
 		if (asks_for_bytes(key.syscall))
 			asked = place.args[2];
@@ -277,7 +277,7 @@ static __always_inline int take_sample(void *ctx, bool find_code)
 		return 0;
 	key.tgid = task_field(current, tgid);
 	key.stack = bpf_get_stackid(ctx, &stacks, 0);
-	sample_work(current, key.stack == STACK_OF_USER_MODE, find_code);
+	sample_work(current, key.stack == -EFAULT, find_code);
 	sample_effort(current);
 	sum = bpf_map_lookup_elem(&samples, &key);
 	if (!sum) {

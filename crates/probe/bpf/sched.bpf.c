@@ -89,7 +89,7 @@ static __noinline int send_wait(struct thread_state *thread, struct task_struct 
 	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	wait->cgroup_id = unified_cgroup_id(task);
 	wait->place.state = thread->state & is_blocked;
-	wait->place.disk = thread->disk;
+	read_disk(&wait->place, thread, task->nvcsw);
 	wait->place.cpu = thread->cpu;
 	/* Of a wait that was over before this was known, the registers tell the next one. */
 	path_bytes = read_place(&wait->place, task, kernel || !before, before ? wait->wake_ns : 0, object_of_wait,
@@ -399,6 +399,24 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	return 0;
 }
 
+/* SIGNAL_GROUP_EXIT and, until 5.16, SIGNAL_GROUP_COREDUMP (include/linux/sched/signal.h): it is about to be gone, and nothing that is
+ * sent to it counts. */
+#define SIGNAL_DYING (0x4 | 0x8)
+
+/*
+ * Whether with this thread its process ends. The first may go alone: by pthread_exit(3), or because another thread is about to exec
+ * and takes its place. The count is lowered before the tracepoint, so of two that end at once both may find it 0.
+ */
+static __always_inline bool is_last(struct task_struct *task)
+{
+	bool is_first = task->pid == task->tgid;
+
+	if (!bpf_core_field_exists(((struct signal_struct *)0)->live))
+		return is_first;
+	return !BPF_CORE_READ(task, signal, live.counter) ||
+	       (is_first && BPF_CORE_READ(task, signal, flags) & SIGNAL_DYING);
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
@@ -410,7 +428,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.head.length = sizeof(exit);
 	exit.head.at_ns = now;
 	fill_ref(&exit.thread, task);
-	exit.last = task->pid == task->tgid;
+	exit.last = is_last(task);
 	exit.parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
 	exit.code = task->exit_code;
 	exit.executed_ns = compat_executed(task);
@@ -448,9 +466,6 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 #define SIGNALS_SENT (0x1fULL << 18 | 1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 30 | 1ULL << 37)
 /* include/trace/events/signal.h */
 #define SIGNAL_IGNORED 1
-/* SIGNAL_GROUP_EXIT and, until 5.16, SIGNAL_GROUP_COREDUMP (include/linux/sched/signal.h): it is about to be gone, and nothing that is
- * sent to it counts. */
-#define SIGNAL_DYING (0x4 | 0x8)
 
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task,

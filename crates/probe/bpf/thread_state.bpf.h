@@ -82,12 +82,13 @@ struct thread_state {
 	__u16 state;
 	__u16 cpu;
 	__u32 flags;
+	__u32 wake_disk;
 	__u64 waker_task; /* address of its task_struct */
 	struct sums sums;
 	struct wire_ref waker;
 	__u64 reclaim_ns;
-	__u32 wake_disk;
 	__u32 disk; /* of the last bio submitted */
+	__u32 disk_switches; /* lower half of nvcsw then: how often it had gone to sleep */
 };
 
 /* Of the last wake-up of a thread that has a place in `slots`; but for whose it is, only who wakes writes to it (wake.bpf.c). */
@@ -140,6 +141,15 @@ const struct thread_state no_thread_state = {};
 static __always_inline __u32 context_of(const struct thread_state *thread)
 {
 	return thread->flags >> THREAD_CONTEXT_SHIFT & 3;
+}
+
+/* The disk that it submitted to last, and how often it has gone to sleep since: what it waits for now may be another thing. */
+static __always_inline void read_disk(struct wire_place *place, const struct thread_state *thread, __u64 switches)
+{
+	__u32 since = (__u32)switches - thread->disk_switches;
+
+	place->disk = thread->disk;
+	place->disk_sleeps = since < 0xffff ? since : 0xffff;
 }
 
 /*

@@ -111,7 +111,8 @@ struct wire_place {
 	__s64 syscall; /* -1: none */
 	__u64 args[6];
 	__u32 disk; /* dev_t of the last bio this thread submitted, 0: none */
-	__u32 cpu;
+	__u16 disk_sleeps; /* how often it went to sleep since, this time included; as many as fit */
+	__u16 cpu;
 	struct wire_object object;
 	/* Of a TCP connection on which Nagle's algorithm is on. */
 	__u64 sent_us; /* when the last segment left that the other end has, if the last that left was small; 0: not known */
@@ -197,7 +198,7 @@ struct wire_exit {
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
 	__u32 flags;
-	__u32 last;
+	__u32 last; /* with it its process ends */
 	__u32 parent_tgid;
 	__u32 code; /* as wait(2) has it: status << 8 | signal */
 };
@@ -473,7 +474,7 @@ struct wire_dirty {
 
 struct wire_sample_key {
 	__u32 tgid;
-	__s32 stack; /* id in `stacks`, negative: user mode */
+	__s32 stack; /* id in `stacks`; -EFAULT: user mode; any other negative number: it found no room there */
 };
 
 struct wire_sample {

@@ -160,8 +160,8 @@ const PROGRAMS: &[Program] = &[
     program("qdisc_enqueue", "qdisc_enqueue", "time in local packet queues is not measured"),
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
     program("kfree_skb", "kfree_skb", "packets that are dropped are not seen, nor why they are"),
-    program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
     program("netif_receive_skb", "netif_receive_skb", "DNS answers are not seen"),
+    program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
     program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),
     program("posix_lock_inode", "posix_lock_inode", LATE_LOCKS),
     program("break_lease_block", "break_lease_block", LATE_LOCKS),
@@ -192,8 +192,9 @@ pub const SAMPLE: &str = "sample";
 /// The same, where the kernel can tell the file that code is in.
 pub const SAMPLE_CODE: &str = "sample_code";
 
-/// Programs that look at each packet for DNS: a look attaches them once it knows that a name server is asked.
-pub const DNS: [&str; 2] = ["net_dev_queue", "netif_receive_skb"];
+/// Programs that look at each packet for DNS: a look attaches them once it knows that a name server is asked. Answers first: else the
+/// answer to a question may come in between, and the question stands open for good.
+pub const DNS: [&str; 2] = ["netif_receive_skb", "net_dev_queue"];
 /// Programs that tell this, and are in the way afterwards.
 pub const DNS_WATCH: [&str; 2] = ["fib_table_lookup", "fib6_table_lookup"];
 

@@ -1,11 +1,14 @@
 //! Reads that might hang, done on a thread that may be left behind.
 //!
-//! /proc/PID/cmdline, maps, smaps, map_files, stack and syscall take a lock that the process itself
-//! holds while it sleeps: the memory lock in a page fault on a dead file system, the exec lock in an
-//! execve that closes a file of one. The state in /proc/PID/stat is looked at first, but can change
-//! in between. So the items of a batch are worked off on a helper thread; when one does not come
-//! back in time, that thread is given up (it ends when the kernel lets it go) and another one goes
+//! /proc/PID/cmdline, maps, smaps, map_files, stack and syscall, and the memory itself, take a lock that
+//! the process itself holds while it sleeps: the memory lock in a page fault on a dead file system, the
+//! exec lock in an execve that closes a file of one. The state in /proc/PID/stat is looked at first, but
+//! can change in between. So the items of a batch are worked off on a helper thread; when one does not
+//! come back in time, that thread is given up (it ends when the kernel lets it go) and another one goes
 //! on behind the item.
+//!
+//! Of items that say what they wait for, none is tried at which a helper hangs: who looks once a second, or window after window,
+//! would leave a thread behind each time.
 //!
 //! A helper that is ready and has no CPU does not hang: on an overloaded host that takes longer than any read. It is waited for
 //! longer, and by its state it is known.
@@ -15,11 +18,13 @@
 
 use super::stat::Stat;
 use crate::own::priority;
+use holdup_reason::facts::DeviceNumber;
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// A read that takes longer than this hangs.
 pub const TIMEOUT: Duration = Duration::from_millis(250);
@@ -28,7 +33,37 @@ pub const TIMEOUT: Duration = Duration::from_millis(250);
 const READY_MAX: usize = 8;
 
 /// Helpers given up in one batch before the rest of it is not tried.
-pub const GIVEN_UP_MAX: usize = 8;
+const GIVEN_UP_MAX: usize = 8;
+
+/// Helpers of [`map_behind`] that hang at one time, in all batches: two that go wrong as a whole. Each is a thread of the own process
+/// that nothing ends.
+const HANGING_MAX: usize = 2 * GIVEN_UP_MAX;
+
+/// For so long nothing is tried again that took too long and came back in the end: longer than most looks, each of which would wait
+/// for it anew.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// What a read may hang at. While one does, no other that needs the same is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Behind {
+    /// The memory lock or the exec lock of a process, or one of its pages.
+    Process(u32),
+    /// The kernel's cgroup_mutex, which a reading of /proc/PID/cgroup takes up to Linux 6.7.
+    Cgroups,
+    /// The way to the mount point of a file system.
+    Mount(DeviceNumber),
+}
+
+/// A helper that was given up.
+struct Hanging {
+    at: Behind,
+    since: Instant,
+    /// Lives as long as the helper.
+    helper: Weak<()>,
+}
+
+/// Of the whole process, for as long as its threads: a look that follows another finds them.
+static HANGING: Mutex<Vec<Hanging>> = Mutex::new(Vec::new());
 
 /// Applies `work` to every item, in order; `None` where it hung, or was not tried because too many
 /// others had hung.
@@ -47,20 +82,53 @@ where
     T: Send + 'static,
     F: Fn(&I) -> T + Send + Sync + 'static,
 {
+    let items = items.into_iter().map(|item| (None, item)).collect();
+    work_off(timeout, GIVEN_UP_MAX, items, work)
+}
+
+/// The same of items that say what they may hang at. `None` also of those that were not tried because a helper hangs there, of this
+/// batch or of one before.
+pub fn map_behind<I, T, F>(items: Vec<(Behind, I)>, work: F) -> Vec<Option<T>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
+    let given_up_max = GIVEN_UP_MAX.min(HANGING_MAX.saturating_sub(hanging().1));
+    let items = items.into_iter().map(|(behind, item)| (Some(behind), item)).collect();
+    work_off(TIMEOUT, given_up_max, items, work)
+}
+
+fn work_off<I, T, F>(
+    timeout: Duration,
+    given_up_max: usize,
+    items: Vec<(Option<Behind>, I)>,
+    work: F,
+) -> Vec<Option<T>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
     let items = Arc::new(items);
     let work = Arc::new(work);
     let mut results: Vec<Option<T>> = Vec::with_capacity(items.len());
     let mut given_up = 0;
-    while results.len() < items.len() && given_up < GIVEN_UP_MAX {
+    while results.len() < items.len() && given_up < given_up_max {
         let first = results.len();
         let (send, receive) = sync_channel(256);
         let (items_there, work_there) = (Arc::clone(&items), Arc::clone(&work));
         let tid = Arc::new(AtomicU32::new(0));
         let tid_there = Arc::clone(&tid);
+        let lives = Arc::new(());
+        let alive = Arc::downgrade(&lives);
+        let (hanging, _) = hanging();
         let helper = priority::spawn("holdup-read", move || {
+            let _lives = lives;
             tid_there.store(priority::own_tid(), Ordering::Relaxed);
-            for item in &items_there[first..] {
-                if send.send(work_there(item)).is_err() {
+            for (behind, item) in &items_there[first..] {
+                let is_tried = behind.is_none_or(|behind| !hanging.contains(&behind));
+                if send.send(is_tried.then(|| work_there(item))).is_err() {
                     break;
                 }
             }
@@ -71,7 +139,7 @@ where
         let mut waited = 0;
         while results.len() < items.len() {
             match receive.recv_timeout(timeout) {
-                Ok(result) => results.push(Some(result)),
+                Ok(result) => results.push(result),
                 Err(RecvTimeoutError::Timeout)
                     if waited < READY_MAX && is_ready(tid.load(Ordering::Relaxed)) =>
                 {
@@ -79,6 +147,8 @@ where
                 }
                 // A helper that died of a panic loses its item like one that hangs.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let (behind, _) = &items[results.len()];
+                    behind.iter().for_each(|at| give_up(*at, alive.clone()));
                     results.push(None);
                     given_up += 1;
                     break;
@@ -88,6 +158,20 @@ where
     }
     results.resize_with(items.len(), || None);
     results
+}
+
+/// What is not tried, and how many helpers hang at it at this moment.
+fn hanging() -> (BTreeSet<Behind>, usize) {
+    let mut all = HANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let hangs = |it: &Hanging| it.helper.strong_count() > 0;
+    all.retain(|it| hangs(it) || it.since.elapsed() < TRIED_AGAIN_AFTER);
+    (all.iter().map(|it| it.at).collect(), all.iter().filter(|it| hangs(it)).count())
+}
+
+fn give_up(at: Behind, helper: Weak<()>) {
+    let since = Instant::now();
+    let mut all = HANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push(Hanging { at, since, helper });
 }
 
 /// Whether one of the own threads could run: also one that has not yet come so far as to say its number.
@@ -129,5 +213,23 @@ mod tests {
         assert_eq!(out.len(), 500);
         assert!(out.iter().all(Option::is_none));
         assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn where_one_hangs_nothing_else_is_tried() {
+        // Process numbers that the kernel does not give.
+        let (hangs, other) = (Behind::Process(u32::MAX), Behind::Process(u32::MAX - 1));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let out = map_behind(vec![(other, 1), (hangs, 2), (hangs, 3), (other, 4)], move |n| {
+            if *n == 2 {
+                let _ = held.lock().expect("one at a time").recv();
+            }
+            *n
+        });
+        assert_eq!(out, [Some(1), None, None, Some(4)]);
+        let again = map_behind(vec![(hangs, 5), (other, 6)], |n: &u32| *n);
+        assert_eq!(again, [None, Some(6)], "not in the next batch either");
+        drop(release);
     }
 }

@@ -4,7 +4,8 @@
 //! - no stat() and no symlink resolution on foreign file systems: paths are compared with mountinfo, descriptors are read with
 //!   readlink and fdinfo;
 //! - files that take another process's memory lock or exec lock (cmdline, maps, smaps, stack, syscall) are read only when no thread
-//!   of the process is in state D, and through [`guard`], which gives up on a read that hangs.
+//!   of the process is in state D, and through [`guard`], which gives up on a read that hangs;
+//! - [`memory`] takes the memory lock as well: it is read on threads that may be left behind alone.
 //!
 //! Must not: know what a look is for, or make any fact but what could not be read. Rejected: the live half of the procfs crate (it
 //! knows one root, and its parsers refuse a line that is not UTF-8, so that one hostile comm would hide a whole table).

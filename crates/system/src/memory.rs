@@ -1,8 +1,11 @@
 //! Words in the memory of a waiting process: futex words, their owners, poll arrays.
 //!
-//! process_vm_readv from outside, of threads that are known to wait in the system call concerned; the
-//! pages were just used, and a page that is not there gives an error instead of a wait. Nothing is
-//! ever written.
+//! process_vm_readv from outside, of threads that are known to wait in the system call concerned. It takes the memory lock of the
+//! process, a wait that no signal ends, and brings pages that are not there: where one thread maps a file of a dead file system, a
+//! read of the words of another may last for ever. So every caller reads on a thread that may be left behind: guard.rs, or a
+//! helper of its own. Nothing is ever written.
+//!
+//! Must not: be called by the thread that looks. Rejected: /proc/PID/mem, which takes the same lock.
 
 /// Reads bytes of another process; none if they are not readable.
 pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {

@@ -1,4 +1,4 @@
-//! net.ports, net.overlay, net.duplicate: ports, tunnels and addresses that are set or used so that nothing can come of it.
+//! net.ports, net.overlay, net.overlay_unknown, net.duplicate: ports, tunnels and addresses that are set or used so that nothing can come of it.
 //!
 //! The proof is the kernel's list of connections, its neighbour table, its mark on the address.
 
@@ -8,7 +8,7 @@ use crate::undo::Guards;
 use anyhow::Result;
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &Duplicate];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &OverlayUnknown, &Duplicate];
 
 /// Another uses up the ports from which the load's server can be connected to.
 ///
@@ -70,14 +70,39 @@ struct Overlay;
 const PORTS: [u16; 2] = [4_789, 8_472];
 
 impl Overlay {
+    /// A server, and what a tunnel to it is called: variables `port`, `tunnel`, `behind_ip`.
+    fn named(ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
+        let behind = format!("192.168.{}", ctx.draw.index(250));
+        let tunnel = format!("vx{}", ctx.draw.index(99));
+        ctx.set("behind_ip", format!("{behind}.2"));
+        ctx.set("behind", behind);
+        ctx.set("tunnel", tunnel);
+        Ok(guards)
+    }
+
+    /// Whether the near end's neighbour behind the tunnel does not answer.
+    fn is_silent(ctx: &Ctx) -> Result<bool> {
+        let (ns, behind) = (ctx.text("near_ns")?, ctx.text("behind_ip")?);
+        let shown = ctx.tool("ip", &["-n", &ns, "neigh", "show", &behind])?;
+        Ok(shown.contains("FAILED") || shown.contains("INCOMPLETE"))
+    }
+
     fn tunnel(ctx: &Ctx, side: &str, other: &str, port: u16, last: u8) -> Result<()> {
         let (ns, id) = (ctx.text(&format!("{side}_ns"))?, ctx.text("id")?);
-        let (local, remote) = (ctx.text(&format!("{side}_ip"))?, ctx.text(&format!("{other}_ip"))?);
+        let local = ctx.text(&format!("{side}_ip"))?;
         let (tunnel, net) = (ctx.text("tunnel")?, ctx.text("behind")?);
         let port = port.to_string();
-        let ends = ["id", &id, "local", &local, "remote", &remote, "dstport", &port];
+        let ends = ["id", &id, "local", &local, "dstport", &port];
+        // Without another end the table is to say where frames go.
+        let remote = match other {
+            "" => vec!["nolearning".to_string()],
+            other => vec!["remote".to_string(), ctx.text(&format!("{other}_ip"))?],
+        };
+        let remote: Vec<&str> = remote.iter().map(String::as_str).collect();
         let add = ["-n", &ns, "link", "add", &tunnel, "type", "vxlan"];
-        ctx.tool("ip", &[&add[..], &ends].concat())?;
+        ctx.tool("ip", &[&add[..], &ends, &remote].concat())?;
         let address = format!("{net}.{last}/24");
         ctx.tool("ip", &["-n", &ns, "addr", "add", &address, "dev", &tunnel])?;
         ctx.tool("ip", &["-n", &ns, "link", "set", &tunnel, "up"])?;
@@ -91,13 +116,7 @@ impl Fault for Overlay {
     }
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let mut guards = pair(ctx)?;
-        guards.append(tcp_server(ctx, "0.0.0.0")?);
-        let behind = format!("192.168.{}", ctx.draw.index(250));
-        let tunnel = format!("vx{}", ctx.draw.index(99));
-        ctx.set("behind_ip", format!("{behind}.2"));
-        ctx.set("behind", behind);
-        ctx.set("tunnel", tunnel);
+        let guards = Self::named(ctx)?;
         let right = ctx.draw.index(2);
         ctx.set("wrong_port", PORTS[1 - right]);
         Self::tunnel(ctx, "near", "far", PORTS[right], 1)?;
@@ -113,9 +132,46 @@ impl Fault for Overlay {
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        let (ns, behind) = (ctx.text("near_ns")?, ctx.text("behind_ip")?);
-        let shown = ctx.tool("ip", &["-n", &ns, "neigh", "show", &behind])?;
-        Ok(Some(shown.contains("FAILED") || shown.contains("INCOMPLETE")))
+        Self::is_silent(ctx).map(Some)
+    }
+}
+
+/// The near end of the tunnel that the load's server is behind loses the entry of its forwarding table that says where to send.
+///
+/// Parameters: `id`. The load is `tcp-client {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`, `behind_ip`.
+struct OverlayUnknown;
+
+impl OverlayUnknown {
+    /// Adds the entry for every frame, or takes it away.
+    fn entry(ctx: &Ctx, verb: &str) -> Result<()> {
+        let (ns, tunnel, to) = (ctx.text("near_ns")?, ctx.text("tunnel")?, ctx.text("far_ip")?);
+        let all = "00:00:00:00:00:00";
+        ctx.tool("bridge", &["-n", &ns, "fdb", verb, all, "dev", &tunnel, "dst", &to]).map(drop)
+    }
+}
+
+impl Fault for OverlayUnknown {
+    fn name(&self) -> &'static str {
+        "net.overlay_unknown"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let guards = Overlay::named(ctx)?;
+        Overlay::tunnel(ctx, "near", "", PORTS[0], 1)?;
+        Overlay::tunnel(ctx, "far", "near", PORTS[0], 2)?;
+        Self::entry(ctx, "append")?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        Self::entry(ctx, "del")?;
+        let (ns, tunnel) = (ctx.text("near_ns")?, ctx.text("tunnel")?);
+        ctx.tool("ip", &["-n", &ns, "neigh", "flush", "dev", &tunnel])?;
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Overlay::is_silent(ctx).map(Some)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod acknowledgements;
 mod addressing;
+mod bridged;
 mod chain;
 mod cpu;
 mod disks;
@@ -37,6 +38,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
     [
         acknowledgements::FAULTS,
         addressing::FAULTS,
+        bridged::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
         disks::FAULTS,

@@ -1,6 +1,7 @@
-//! net.reverse_path, net.neighbours: packets that this host drops for its routes, or for want of room for its neighbours.
+//! net.reverse_path, net.no_route, net.neighbours: what this host drops or refuses for its routes, or for want of room for its neighbours.
 //!
-//! The proof is the kernel's own count: TcpExt.IPReversePathFilter of the namespace, `table_fulls` of the table that all share.
+//! The proof is the kernel's own count, TcpExt.IPReversePathFilter of the namespace, `table_fulls` of the table that all share; or that `ip route get`
+//! finds no way.
 
 use super::stage::{load_file, pair, start, tcp_server};
 use crate::fault::{Ctx, Fault, Injected};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&ReversePath, &Neighbours];
+pub(super) const FAULTS: &[&dyn Fault] = &[&ReversePath, &Unrouted, &Neighbours];
 
 /// `ip` with words in one text.
 fn ip(ctx: &Ctx, words: &str) -> Result<()> {
@@ -72,6 +73,53 @@ impl Fault for ReversePath {
         let at = names.iter().position(|name| *name == "IPReversePathFilter");
         let dropped: u64 = values[at.context("no such counter")?].parse()?;
         Ok(Some(dropped > 0))
+    }
+}
+
+/// The load's host sends nothing to its server any more.
+///
+/// Parameters: `by` (`gone`: the route is taken away; `rule`: a rule of routing refuses the address; else the type of a route in a table of its own).
+/// The load is `connect_retry.py {far_ip}:{port} ...` in `{near_ns}`. Variables: of [`pair`]; `port`; `server`, `server_pid`; `refuses` (what has
+/// to be changed).
+struct Unrouted;
+
+impl Fault for Unrouted {
+    fn name(&self) -> &'static str {
+        "net.no_route"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (near, to) = (ctx.text("near_ns")?, ctx.text("far_ip")?);
+        let (priority, table) = (100 + ctx.draw.index(30_000), 300 + ctx.draw.index(1_000));
+        let net = to.rsplit_once('.').context("an address")?.0.to_string() + ".0/24";
+        let refuses = match &*ctx.text("by")? {
+            "gone" => {
+                ip(ctx, &format!("-n {near} route del {net}"))?;
+                format!("route to {to}")
+            }
+            "rule" => {
+                ip(ctx, &format!("-n {near} rule add pref {priority} to {net} prohibit"))?;
+                format!("rule {priority} of the routes")
+            }
+            kind => {
+                ip(ctx, &format!("-n {near} route add {kind} {net} table {table}"))?;
+                ip(ctx, &format!("-n {near} rule add pref {priority} lookup {table}"))?;
+                format!("route {kind} {net} table {table}")
+            }
+        };
+        ctx.set("refuses", refuses);
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (near, to) = (ctx.text("near_ns")?, ctx.text("far_ip")?);
+        Ok(Some(ip(ctx, &format!("-n {near} route get {to}")).is_err()))
     }
 }
 

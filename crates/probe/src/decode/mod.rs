@@ -153,7 +153,7 @@ impl Decoder {
                 thread: thread.clone(),
                 begin_ns: ran_since_ns,
                 end_ns: left_ns,
-                cpu: field!(record, wire_wait, place.cpu),
+                cpu: field!(record, wire_wait, place.cpu).into(),
             });
             facts.push(Fact { at_ns, body });
         }

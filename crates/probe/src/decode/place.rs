@@ -20,7 +20,6 @@ pub(super) fn place(
     (iowait, frozen): (bool, bool),
     path: Option<String>,
 ) -> Place {
-    let disk = field!(place, wire_place, disk);
     Place {
         state: match wait_state(field!(place, wire_place, state)) {
             state if frozen => marked_frozen(state),
@@ -35,10 +34,24 @@ pub(super) fn place(
             _ => object(&field!(place, wire_place, object), path),
         },
         polled_for_room: field!(place, wire_place, object.polled_for_room) != 0,
-        disk: (disk != 0).then(|| device(disk)),
-        cpu: field!(place, wire_place, cpu),
+        disk: disk(place),
+        cpu: field!(place, wire_place, cpu).into(),
         ..Place::default()
     }
+}
+
+/// An uninterruptible thread waits for several blocks in a row of those that it has asked for at once: at most as many as a directory's
+/// search does (ext4's NAMEI_RA_SIZE).
+const BLOCKS_AT_ONCE: u16 = 8;
+const TASK_UNINTERRUPTIBLE: u32 = 2;
+
+/// The disk that the thread submitted to last, if it may be this wait that came of it: whoever has slept for another reason since may
+/// be in another call by now.
+fn disk(place: &[u8]) -> Option<DeviceNumber> {
+    let (dev, sleeps) = (field!(place, wire_place, disk), field!(place, wire_place, disk_sleeps));
+    let uninterruptible = field!(place, wire_place, state) & TASK_UNINTERRUPTIBLE != 0;
+    let most = if uninterruptible { BLOCKS_AT_ONCE } else { 1 };
+    (dev != 0 && sleeps <= most).then(|| device(dev))
 }
 
 /// Identity of a place's stack.
@@ -62,4 +75,27 @@ pub(super) fn nagle(place: &[u8]) -> Option<Nagle> {
         unsent_bytes,
         round_trip_ns_min: round_trip_us * 1_000,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(state: u32, sleeps: u16) -> Option<DeviceNumber> {
+        let mut place = [0; size_of::<wire_place>()];
+        let mut set = |at: usize, bytes: &[u8]| place[at..at + bytes.len()].copy_from_slice(bytes);
+        set(offset_of!(wire_place, state), &state.to_ne_bytes());
+        set(offset_of!(wire_place, disk), &(8u32 << 20 | 16).to_ne_bytes());
+        set(offset_of!(wire_place, disk_sleeps), &sleeps.to_ne_bytes());
+        disk(&place)
+    }
+
+    #[test]
+    fn what_was_submitted_before_another_sleep_is_not_what_an_event_loop_waits_for() {
+        let sdb = Some(DeviceNumber { major: 8, minor: 16 });
+        assert_eq!(waits(1, 1), sdb);
+        assert_eq!(waits(1, 2), None);
+        assert_eq!(waits(2, 2), sdb, "the second of two blocks");
+        assert_eq!(waits(2, 9), None);
+    }
 }

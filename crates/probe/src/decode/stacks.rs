@@ -15,6 +15,9 @@ use std::io::{BufRead, BufReader, Read};
 /// Addresses whose names are remembered from one window to the next.
 const NAMES_MAX: usize = 20_000;
 
+/// Stands for the functions of a stack that was not stored: no code is at this address.
+const NOT_STORED: u64 = u64::MAX;
+
 /// Identities of stacks, and names of functions already asked for.
 #[derive(Default)]
 pub struct Stacks {
@@ -83,6 +86,11 @@ impl Stacks {
         id
     }
 
+    /// Identity of a stack in the kernel of which no more is known, as the map of stacks had no room for it.
+    pub fn not_stored(&mut self) -> u32 {
+        self.id_of(&[NOT_STORED])
+    }
+
     /// None is known any more, so that each is reported again; the names of functions stay.
     pub fn forget(&mut self) {
         self.known.clear();
@@ -109,6 +117,9 @@ impl Stacks {
 
     /// The name of an address in the kernel's code.
     pub fn name(&mut self, address: u64) -> String {
+        if address == NOT_STORED {
+            return "[unknown]".into();
+        }
         if let Some(known) = self.names.get(&address) {
             return known.clone();
         }
@@ -234,5 +245,13 @@ garbage
         assert_eq!(reported.len(), 1);
         assert_eq!(reported[0].frames, ["schedule", "_stext"]);
         assert!(stacks.take_new().is_empty());
+    }
+
+    #[test]
+    fn a_stack_that_was_not_stored_is_one_of_the_kernels_without_names() {
+        let symbols = Some(Symbols::read(KALLSYMS.as_bytes()));
+        let mut stacks = Stacks { symbols, ..Stacks::default() };
+        assert_ne!(stacks.not_stored(), 0, "0 is the program's own code");
+        assert_eq!(stacks.take_new()[0].frames, ["[unknown]"]);
     }
 }

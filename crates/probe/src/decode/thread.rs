@@ -288,7 +288,7 @@ fn stretch(record: &wire_thread, thread: &ThreadRef) -> Option<Ran> {
         _ => (record.ran_since_ns, record.mode_since_ns),
     };
     let is_known = begin_ns != 0 && begin_ns <= end_ns;
-    is_known.then(|| Ran { thread: thread.clone(), begin_ns, end_ns, cpu: record.place.cpu })
+    is_known.then(|| Ran { thread: thread.clone(), begin_ns, end_ns, cpu: record.place.cpu.into() })
 }
 
 #[cfg(test)]

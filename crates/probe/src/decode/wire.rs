@@ -18,6 +18,7 @@ macro_rules! wire {
 }
 wire!(
     u8,
+    u16,
     u32,
     u64,
     i64,

@@ -9,6 +9,7 @@ use crate::plan;
 use crate::refusal::{self, Refusal};
 use crate::skel::OpenHoldupSkel;
 use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{MapType, OpenObject};
 use std::collections::BTreeMap;
 
 /// Fits the object to this host, with the programs named and the iterators.
@@ -18,6 +19,7 @@ pub(super) fn fit(
     names: &[&str],
     ring_bytes: u32,
 ) -> Result<(), Refusal> {
+    let cpus = crate::system::cpus::online_cpus().len() as u32;
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         constants.has_prev_state_argument = u32::from(offer.switch_has_state);
         constants.request_argument_index = u32::from(offer.request_after_queue);
@@ -28,13 +30,12 @@ pub(super) fn fit(
         constants.drop_has_reason = u32::from(!offer.drop_reasons.is_empty());
         constants.drop_has_receiver = u32::from(offer.drop_has_receiver);
         constants.drop_ignored = ignored_drops(&offer.drop_reasons);
-        let mut reasons = offer.drop_reasons.iter();
-        constants.drop_too_long =
-            reasons.find(|(_, name)| *name == "PKT_TOO_BIG").map_or(0, |(number, _)| *number);
+        constants.drop_too_long = drop_reason(&offer.drop_reasons, "PKT_TOO_BIG");
+        constants.drop_unspecified = drop_reason(&offer.drop_reasons, "NOT_SPECIFIED");
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
-        constants.cpus_online = crate::system::cpus::online_cpus().len() as u32;
+        constants.cpus_online = cpus;
         constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
         constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
     }
@@ -51,7 +52,38 @@ pub(super) fn fit(
         let wanted = if sampled { sampler } else { names.contains(&&name[..]) };
         program.set_autoload(iterator || wanted);
     }
+    make_room(open.open_object_mut(), cpus)?;
     open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))
+}
+
+/// Free entries that each CPU keeps for itself of a map that forgets (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c; fewer of a small
+/// map since 6.17).
+const RESERVED_EACH: u32 = 128;
+/// Where a map would need more than this its CPUs share less: all its memory is taken as it is made.
+const ROOM_BYTES_MAX: u32 = 4 << 20;
+/// Of each entry beside its key and value (struct htab_elem).
+const ENTRY_BYTES: u32 = 64;
+
+/// Room for what CPUs keep for themselves, in each map that forgets: else the last CPUs have one entry each, and use it again and
+/// again. By those that are online: no other takes any.
+fn make_room(open: &mut OpenObject, cpus: u32) -> Result<(), Refusal> {
+    for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::LruHash) {
+        let entry_bytes = map.key_size() + map.value_size() + ENTRY_BYTES;
+        let entries = room(map.max_entries(), entry_bytes, cpus);
+        map.set_max_entries(entries).map_err(refusal::of("size a map"))?;
+    }
+    Ok(())
+}
+
+/// Entries of a map that is to hold so many, whichever CPUs write them.
+fn room(entries: u32, entry_bytes: u32, cpus: u32) -> u32 {
+    let whole = entries.saturating_add(cpus.saturating_mul(RESERVED_EACH));
+    whole.min(ROOM_BYTES_MAX / entry_bytes).max(entries)
+}
+
+/// The number of a reason in the running kernel; 0 if it has none of that name.
+fn drop_reason(reasons: &BTreeMap<u32, String>, name: &str) -> u32 {
+    reasons.iter().find(|(_, it)| *it == name).map_or(0, |(number, _)| *number)
 }
 
 /// Words of reasons in mask.
@@ -128,6 +160,30 @@ mod tests {
                 fourth.filter(|set| set.code == MOVE_CONSTANT).map(|set| set.imm)
             })
             .collect()
+    }
+
+    #[test]
+    fn a_map_that_forgets_holds_what_it_is_made_for_on_many_cpus() {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = HoldupSkelBuilder::default().open(&mut storage).unwrap();
+        let flows = open.maps.dropped_flows.max_entries();
+        make_room(open.open_object_mut(), 16).unwrap();
+        assert_eq!(open.maps.dropped_flows.max_entries(), flows + 16 * RESERVED_EACH);
+        let samples = open.maps.samples.max_entries();
+        make_room(open.open_object_mut(), 8192).unwrap();
+        assert_eq!(open.maps.samples.max_entries(), samples, "it forgets nothing");
+        let maps = open.open_object_mut().maps_mut();
+        for map in maps.filter(|map| map.map_type() == MapType::LruHash) {
+            let bytes = (map.key_size() + map.value_size() + ENTRY_BYTES) * map.max_entries();
+            assert!(bytes <= ROOM_BYTES_MAX, "{:?}: {bytes}", map.name());
+        }
+    }
+
+    #[test]
+    fn the_reason_that_says_nothing_is_known_by_its_name() {
+        let of = |number| BTreeMap::from([(number, "NOT_SPECIFIED".to_string())]);
+        assert_eq!([0, 1, 2].map(|it| drop_reason(&of(it), "NOT_SPECIFIED")), [0, 1, 2]);
+        assert_eq!(drop_reason(&BTreeMap::new(), "NOT_SPECIFIED"), 0);
     }
 
     #[test]

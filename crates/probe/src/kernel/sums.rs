@@ -122,13 +122,20 @@ pub(super) fn points(maps: &HoldupMaps<'_>, after: After) -> Vec<(Point, String)
     points
 }
 
+/// Identity of a sample's stack; 0 in user mode.
 fn stack(maps: &HoldupMaps<'_>, decoder: &mut Decoder, id: i32) -> u32 {
-    let Ok(id) = u32::try_from(id) else { return 0 };
+    const EFAULT: i32 = 14;
+    if id == -EFAULT {
+        return 0;
+    }
+    // Another stack of the same hash was there first, or no memory was.
+    let stacks = &mut decoder.names.stacks;
+    let Ok(id) = u32::try_from(id) else { return stacks.not_stored() };
     let found = maps.stacks.lookup(&id.to_ne_bytes(), MapFlags::ANY);
-    let Ok(Some(bytes)) = found else { return 0 };
+    let Ok(Some(bytes)) = found else { return stacks.not_stored() };
     let frames: Vec<u64> =
         bytes.chunks_exact(8).map(|chunk| chunk.try_into().map_or(0, u64::from_ne_bytes)).collect();
-    decoder.names.stacks.id_of(&frames)
+    stacks.id_of(&frames)
 }
 
 /// One place that the CPU clock hit, as it was counted.

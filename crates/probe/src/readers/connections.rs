@@ -4,13 +4,15 @@
 
 use super::endpoints::{Ends, inodes, relevant};
 use super::look::Look;
+use super::polled;
 use super::reader::{Opening, Reader};
+use super::waiter_memory::{Answer, answers};
 use crate::SourceError;
 use crate::decode::dns::asks_names;
+use crate::system::Roots;
 use crate::system::clock::now;
-use crate::system::memory;
 use holdup_reason::facts::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the head of the file.
 pub(super) struct Connections;
@@ -22,7 +24,8 @@ impl Reader for Connections {
             look.ends = Ends::at_begin(at_ns, programs.endpoints()?);
             let earlier = look.ends.earlier();
             programs.follow_names(earlier.values().any(|fact| asks_names(&fact.body)))?;
-            name_polled(&mut programs.inbox.borrow_mut().facts, earlier);
+            let stood = &mut programs.inbox.borrow_mut().facts;
+            name_polled(&look.roots, stood, earlier, &mut look.waited.unread);
         }
         Ok(Self)
     }
@@ -49,16 +52,27 @@ impl Reader for Connections {
 }
 
 /// Names the socket that a thread polls alone: from its memory, which says so only while it waits.
-fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
-    for fact in facts {
-        let Body::Blocked(blocked) = &mut fact.body else { continue };
-        let polls = matches!(blocked.place.syscall.as_str(), "poll" | "ppoll");
-        if !polls || blocked.place.object.is_some() || blocked.kernel {
-            continue;
-        }
-        let [array, count, ..] = blocked.place.args;
+fn name_polled(
+    roots: &Roots,
+    facts: &mut [Fact],
+    sockets: &BTreeMap<(u32, u32, u64), Fact>,
+    unread: &mut BTreeSet<u32>,
+) {
+    let mut questions = Vec::new();
+    for (at, fact) in facts.iter().enumerate() {
+        let Body::Blocked(blocked) = &fact.body else { continue };
         let pid = blocked.thread.pid;
-        if let [fd] = memory::poll_descriptors(pid, array, count)[..]
+        let has_sockets = sockets.range((pid, 0, 0)..=(pid, u32::MAX, u64::MAX)).next().is_some();
+        if !blocked.kernel && has_sockets {
+            // Not recent: of poll alone.
+            questions.extend(polled::question(blocked, false).map(|question| (at, question)));
+        }
+    }
+    for (at, question, answer) in answers(roots, facts, &questions, unread) {
+        let Body::Blocked(blocked) = &mut facts[at].body else { continue };
+        let pid = blocked.thread.pid;
+        if let Answer::Descriptors(all) = answer
+            && let Some(fd) = polled::only(question, &all)
             && let Some((_, known)) = sockets.range((pid, fd, 0)..=(pid, fd, u64::MAX)).next()
             && let Body::Endpoint(endpoint) = &known.body
         {

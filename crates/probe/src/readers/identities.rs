@@ -60,6 +60,11 @@ impl Identities {
         let unknown: Vec<u32> = self.wanted.difference(&self.known).copied().collect();
         self.read(roots, unknown)
     }
+
+    /// What could not be read of them, once, as a fact.
+    pub fn unread(&mut self) -> Option<Body> {
+        self.asked.unread()
+    }
 }
 
 /// The threads that a new wait names: who waited, and who ended it; and processes that somebody asks after.

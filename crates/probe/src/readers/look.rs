@@ -18,6 +18,7 @@ use crate::system::Roots;
 use crate::system::clock::now;
 use holdup_reason::facts::{Fact, Ns};
 use holdup_stacks::UserStacks;
+use std::fs::File;
 
 /// The time that a look is about.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,6 +61,8 @@ pub struct Look {
     pub stack_numbers: StackNumbers,
     /// The last walk over all threads, and what the programs had added up by then.
     pub last: LastWalk,
+    /// The kernel's log, read so far as this window goes, for the one that follows.
+    pub kernel_log: Option<File>,
 }
 
 impl Look {

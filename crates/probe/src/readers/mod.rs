@@ -66,9 +66,11 @@ pub mod thread_times;
 pub mod threads;
 #[doc(hidden)]
 pub mod unit_jobs;
+mod unrouted;
 mod usages;
 mod users;
 mod waited;
+mod waiter_memory;
 pub mod waits;
 
 pub use queues::unopened as no_netlink;
@@ -77,6 +79,7 @@ use crate::SourceError;
 use holdup_stacks::{Functions, Goroutines, Interpreters, JavaMonitors, Sessions};
 use look::Look;
 use reader::{Opening, Reader, Turn};
+use std::net::IpAddr;
 
 /// Opens a reader.
 type Open = fn(&mut Look, &mut Opening) -> Result<Box<dyn Reader>, SourceError>;
@@ -122,6 +125,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<netlink::reverse_paths::ReversePaths>, Turn::Ways),
     (open::<netlink::conntrack::Translations>, Turn::Ways),
     (open::<ports::Ports>, Turn::Ways),
+    (open::<unrouted::Unreached>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
     (open::<usages::Usages>, Turn::Counters),
@@ -143,6 +147,12 @@ pub const NETLINK_PARSERS: &[fn(&[u8])] = &[
     |message| drop(netlink::nftables::rule(message)),
     |message| drop(netlink::qdiscs::qdisc(message, false)),
     |message| drop(netlink::qdiscs::qdisc(message, true)),
+    |message| {
+        let _ = netlink::refusing_rules::refusing_route(message, IpAddr::from([10, 0, 0, 1]));
+    },
+    |message| {
+        let _ = netlink::refusing_rules::rule(message, IpAddr::from([10, 0, 0, 1]));
+    },
     |message| {
         let _ = netlink::reverse_paths::reverse_path(message);
     },

@@ -1,5 +1,5 @@
 //! Next hops to the addresses that somebody of this host sends to without an answer, their neighbour entries, and whether who has such an
-//! address on this host has a way back.
+//! address on this host has a way back. Of one that does not answer also which interface of this host has it, if one has.
 //!
 //! Theory: a packet to an address of a link waits until ARP (of IPv6: ND) has found who has it, and so does one behind a
 //! gateway until the gateway is found. The routing and the neighbour table say whom they wait for. Each is asked of that one
@@ -12,6 +12,7 @@
 //! Edit together: waited.rs (which addresses), netlink/routes.rs, netlink/neighbours.rs (what the answers say).
 
 use super::look::Look;
+use super::netlink::addresses::own_addresses;
 use super::netlink::links::links;
 use super::netlink::neighbours::{neighbour, neighbour_request};
 use super::netlink::routes::{RTM_GETROUTE, is_own_address, no_route, route, route_request};
@@ -20,9 +21,11 @@ use super::reader::{Opening, Reader};
 use super::waited::Destination;
 use crate::SourceError;
 use crate::system::clock::now;
-use holdup_reason::facts::{Body, Fact, NextHop, NoWayBack};
+use holdup_reason::facts::{AddressHere, Body, Fact, NextHop, NoWayBack};
 use netlink_sys::Socket;
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 
 /// The kind of an interface whose packets a program carries on.
 const TUN: &str = "tun";
@@ -61,13 +64,47 @@ impl Reader for NextHops {
                     }
                 }
             }
+            let silent = silent(&found);
             let mut others = NAMESPACES_MAX;
-            let back =
-                netlink.ask(move |place, buffer| Ok(no_ways_back(place, buffer, &to, &mut others)));
+            let back = netlink.ask(move |place, buffer| {
+                let here = addresses_here(place, buffer, &silent)?;
+                Ok(no_ways_back(place, buffer, &to, &mut others).into_iter().chain(here).collect())
+            });
             facts.extend(found.into_iter().chain(back).map(|body| Fact { at_ns, body }));
         }
         Ok(())
     }
+}
+
+/// Next hops for which nobody answers, with the namespace of who asks.
+fn silent(found: &[Body]) -> BTreeSet<(u32, IpAddr)> {
+    let hops = found.iter().filter_map(|body| match body {
+        Body::NextHop(hop) if hop.is_silent() => Some(hop),
+        _ => None,
+    });
+    hops.map(|hop| (hop.netns, hop.gateway.unwrap_or(hop.destination))).collect()
+}
+
+/// Which of them an interface of a namespace has.
+fn addresses_here(
+    place: &Place,
+    buffer: &mut Vec<u8>,
+    silent: &BTreeSet<(u32, IpAddr)>,
+) -> io::Result<Vec<Body>> {
+    if silent.is_empty() {
+        return Ok(Vec::new());
+    }
+    let far_netns = place.namespace.netns;
+    let own = own_addresses(&place.socket, buffer)?;
+    let mut found = Vec::new();
+    for (netns, address) in silent.iter().copied() {
+        let of = own.iter().filter(|(_, it)| *it == address);
+        found.extend(of.map(|(far_index, _)| {
+            let far_index = *far_index;
+            Body::AddressHere(AddressHere { netns, address, far_netns, far_index })
+        }));
+    }
+    Ok(found)
 }
 
 /// Whose address in another namespace somebody sends to, and that has no route back to him.

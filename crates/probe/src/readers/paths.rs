@@ -1,21 +1,18 @@
 //! Which file system a waiting call is about that names its file by a path: mkdir, unlink, rename, chmod.
 //!
 //! While such a call waits it has no descriptor, and the kernel's walk of the path is already over (an open that
-//! waits is reported by the kernel side, where there is one). The words are read from the waiter's memory, made absolute by the link that
+//! waits is reported by the kernel side, where there is one). The words are those of the waiter's memory, made absolute by the link that
 //! /proc keeps of its working directory, and compared with the mount table. Nothing on the way is touched: the
 //! file system may be frozen, or dead.
 //!
-//! Rejected: stat of the path (it would wait with the victim).
+//! Rejected: stat of the path (it would wait with the victim). Must not: read the memory itself (waiter_memory.rs).
 
-use crate::system::memory;
+use super::waiter_memory::Question;
 use crate::system::{Roots, mounts};
 use holdup_reason::facts::{Blocked, FileRef, ObjectRef, WaitState};
 
-/// Linux's PATH_MAX.
-const PATH_BYTES_MAX: usize = 4096;
-
 /// The place of the path among the arguments of a call that changes names or metadata.
-fn path_argument(syscall: &str) -> Option<usize> {
+pub(super) fn path_argument(syscall: &str) -> Option<usize> {
     Some(match syscall {
         "mkdir" | "rmdir" | "unlink" | "rename" | "link" | "mknod" | "truncate" | "chmod"
         | "chown" | "lchown" | "utime" | "utimes" | "setxattr" | "lsetxattr" | "removexattr"
@@ -30,21 +27,24 @@ fn path_argument(syscall: &str) -> Option<usize> {
 }
 
 /// Asleep in an open, where a signal may end it: of a FIFO that nobody has open at its other end, a lease, a serial line.
-pub(super) fn opens(blocked: &Blocked) -> bool {
+fn opens(blocked: &Blocked) -> bool {
     blocked.place.state == WaitState::Sleep
         && matches!(blocked.place.syscall.as_str(), "open" | "openat" | "openat2" | "creat")
 }
 
-/// Names the file of a standing wait that no descriptor names.
-pub(super) fn name(blocked: &mut Blocked, roots: &Roots) {
-    if blocked.place.object.is_some() || blocked.kernel {
-        return;
+/// What says which file a standing wait is for that no descriptor names.
+pub(super) fn question(blocked: &Blocked) -> Option<Question> {
+    let place = &blocked.place;
+    if place.object.is_some() || !(place.state == WaitState::DiskSleep || opens(blocked)) {
+        return None;
     }
-    let Some(argument) = path_argument(&blocked.place.syscall) else { return };
+    let argument = path_argument(&place.syscall)?;
+    Some(Question::Path { address: place.args[argument] })
+}
+
+/// Names the file, by the path as the program has it.
+pub(super) fn name(blocked: &mut Blocked, roots: &Roots, word: String) {
     let pid = blocked.thread.pid;
-    let Some(word) = memory::text(pid, blocked.place.args[argument], PATH_BYTES_MAX) else {
-        return;
-    };
     let path = match word.strip_prefix('/') {
         Some(_) => word,
         None => match std::fs::read_link(roots.process(pid, "cwd")) {
@@ -63,6 +63,7 @@ pub(super) fn name(blocked: &mut Blocked, roots: &Roots) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::memory;
     use holdup_reason::facts::{Place, ThreadRef};
 
     fn named(syscall: &str, args: [u64; 6]) -> Option<String> {
@@ -75,7 +76,8 @@ mod tests {
         let own = std::process::id();
         let thread = ThreadRef { tid: own, pid: own, ..ThreadRef::default() };
         let mut blocked = Blocked { thread, place, ..Blocked::default() };
-        name(&mut blocked, &Roots::default());
+        let Question::Path { address } = question(&blocked)? else { return None };
+        name(&mut blocked, &Roots::default(), memory::text(own, address, 4096)?);
         match blocked.place.object {
             Some(ObjectRef::File(file)) => file.path,
             _ => None,

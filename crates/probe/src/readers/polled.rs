@@ -1,41 +1,58 @@
 //! Which descriptors a standing wait is for that waits for several: of poll and select by the waiter's memory, of epoll by what
 //! the kernel shows of the descriptor.
 //!
-//! Must not: choose one of them (reason does, by who asks), or read more than a page. Edit together: family/place.rs, which
-//! reads the same of a command's own family and chooses where but one can be meant.
+//! Must not: choose one of them (reason does, by who asks), or read on the thread that looks (waiter_memory.rs). Edit together:
+//! family/place.rs, which reads the same of a command's own family and chooses where but one can be meant.
 
-use crate::system::memory;
+use super::waiter_memory::Question;
 use crate::system::{Roots, text};
 use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
 use std::io::Read;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
-/// Entries of a poll array that are read (crates/system/src/memory.rs).
+/// Entries of a poll array that are read (crates/system/src/memory.rs); of a longer one nothing is reported.
 const POLLED_MAX: u64 = 16;
 /// Of an epoll's fdinfo: a line for each descriptor.
 const BYTES_MAX: u64 = 8192;
 /// Waits of a whole host whose descriptors are read: each takes some microseconds after the look.
 const WAITS_MAX: usize = 512;
 
-/// The descriptors; none if it waits for nothing of the kind, for too many, or its memory cannot be read.
-pub(crate) fn descriptors(roots: &Roots, blocked: &Blocked) -> Vec<u32> {
-    if blocked.place.state != WaitState::Sleep {
-        return Vec::new();
-    }
-    let pid = blocked.thread.pid;
+/// What says which descriptors a wait is for; none if it is for nothing of the kind, or for what is known. Of one that is not recent
+/// it is asked for a poll alone, which may be for one descriptor.
+pub(super) fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
     let [first, second, third, ..] = blocked.place.args;
-    let all = match blocked.place.syscall.as_str() {
-        "poll" | "ppoll" if second <= POLLED_MAX => memory::poll_descriptors(pid, first, second),
-        "select" | "pselect6" => {
-            let mut all = memory::descriptor_set(pid, second, first);
-            all.extend(memory::descriptor_set(pid, third, first));
-            all
+    if blocked.place.object.is_some() {
+        return None;
+    }
+    let is_reported = is_recent && blocked.place.state == WaitState::Sleep;
+    match blocked.place.syscall.as_str() {
+        "poll" | "ppoll" => Some(Question::Poll { array: first, count: second }),
+        "select" | "pselect6" if is_reported => {
+            Some(Question::Select { sets: [second, third], count: first })
         }
-        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => watched(roots, pid, first),
-        _ => Vec::new(),
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" if is_reported => {
+            Some(Question::Epoll { fd: first })
+        }
+        _ => None,
+    }
+}
+
+/// The one descriptor of a poll, if it is for one.
+pub(super) fn only(question: Question, all: &[u32]) -> Option<u32> {
+    match (question, all) {
+        (Question::Poll { .. }, [only]) => Some(*only),
+        _ => None,
+    }
+}
+
+/// Of the descriptors those that are reported of a wait: all, or none of too many.
+pub(super) fn reported(question: Question, all: Vec<u32>, blocked: &Blocked) -> Vec<u32> {
+    let is_whole = match question {
+        Question::Poll { count, .. } => count <= POLLED_MAX,
+        _ => all.len() <= DESCRIPTORS_MAX,
     };
-    if all.len() > DESCRIPTORS_MAX { Vec::new() } else { all }
+    if is_whole && blocked.place.state == WaitState::Sleep { all } else { Vec::new() }
 }
 
 /// Of a host, the begin of the oldest wait whose descriptors are read: those that began last, WAITS_MAX of them.
@@ -55,7 +72,7 @@ fn may_be_for_several(blocked: &Blocked) -> bool {
 }
 
 /// Those that an epoll watches; none if there are too many to tell.
-fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
+pub(super) fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
     let path = roots.process(pid, "fdinfo").join(epoll.to_string());
     let mut bytes = Vec::new();
     let Ok(file) = std::fs::File::open(path) else { return Vec::new() };
@@ -71,6 +88,7 @@ fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waiter_memory::Answer;
     use super::*;
     use holdup_reason::facts::{Place, ThreadRef};
 
@@ -79,7 +97,12 @@ mod tests {
         let thread = ThreadRef { tid: own, pid: own, ..ThreadRef::default() };
         let place =
             Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
-        descriptors(&Roots::default(), &Blocked { thread, place, ..Blocked::default() })
+        let blocked = Blocked { thread, place, ..Blocked::default() };
+        let Some(question) = question(&blocked, true) else { return Vec::new() };
+        match question.answer(&Roots::default(), own) {
+            Some(Answer::Descriptors(all)) => reported(question, all, &blocked),
+            _ => Vec::new(),
+        }
     }
 
     #[test]

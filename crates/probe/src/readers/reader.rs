@@ -17,6 +17,7 @@ use crate::readers::opened::Settings;
 use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact, Ns};
 use std::collections::VecDeque;
+use std::fs::File;
 
 /// A source of facts, as a look sees it. Every step may be left out but the first.
 pub trait Reader {
@@ -130,6 +131,8 @@ pub struct Opening {
     pub programs: Vec<&'static str>,
     /// When the window before ended, if this one follows another: its programs are attached.
     pub boundary_ns: Option<Ns>,
+    /// The kernel's log where that one has left it.
+    pub kernel_log: Option<File>,
     /// Ticks a second in which TCP sums up what it waited for.
     pub hz: u32,
     /// The process of the command, which waits to be let go.

@@ -7,16 +7,18 @@
 //!
 //! What a segment really occupies is st_blocks of /proc/PID/map_files/A-B; that file lies on the
 //! kernel's own tmpfs, so stat cannot hang on a foreign file system. Maps and smaps take the
-//! memory lock: processes with a thread in D are left out, and the guard stands behind.
+//! memory lock: processes with a thread in D are left out, and the guard stands behind. What tmpfs file systems
+//! use is asked through the guard, too: the way to one of them may lead over a dead file system.
 
 use super::look::Look;
 use super::reader::{Opening, Reader};
 use crate::SourceError;
 use crate::system::clock::Clock;
 use crate::system::clock::now;
+use crate::system::guard::{self, Behind};
 use crate::system::stat::{may_read_memory, stats};
-use crate::system::{Roots, guard, is_refusal, mounts, refused_by, text};
-use holdup_reason::facts::{Blind, Body, Fact, SharedSegment, ThreadRef};
+use crate::system::{Roots, is_refusal, mounts, refused_by, text};
+use holdup_reason::facts::{Blind, Body, Fact, Mount, SharedSegment, ThreadRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -125,7 +127,7 @@ fn shmem_bytes(roots: &Roots) -> u64 {
     text::keyed(&meminfo, "Shmem").unwrap_or(0).saturating_mul(1024)
 }
 
-/// Space used on mounted tmpfs file systems, each counted once. statfs of a tmpfs asks nobody.
+/// Space used on mounted tmpfs file systems, each counted once; those to which the way hangs are left out.
 fn tmpfs_bytes(roots: &Roots) -> u64 {
     let mut seen = HashSet::new();
     let mounts = mounts::own_mounts(roots);
@@ -134,10 +136,12 @@ fn tmpfs_bytes(roots: &Roots) -> u64 {
     let open = tmpfs.filter(|mount| {
         mounts::mount_of(&mounts, &mount.path).is_some_and(|top| top.dev == mount.dev)
     });
-    open.filter_map(|mount| used_bytes(&roots.resolve(&mount.path))).sum()
+    let of = |mount: &Mount| (Behind::Mount(mount.dev), roots.resolve(&mount.path));
+    let used = guard::map_behind(open.map(of).collect(), used_bytes);
+    used.into_iter().flatten().flatten().sum()
 }
 
-fn used_bytes(path: &Path) -> Option<u64> {
+fn used_bytes(path: &PathBuf) -> Option<u64> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     let stat = rustix::fs::statfs(path).ok()?;
     let is_tmpfs = stat.f_type as i64 == TMPFS_MAGIC;

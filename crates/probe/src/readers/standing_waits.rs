@@ -2,18 +2,19 @@
 //!
 //! Of a command, and of everybody where there are no kernel programs, they are walked about once a second while the look goes on: with
 //! the command they may be gone before the end. Those of the end are looked into once the window is over. Must not: choose what a
-//! wait means. Edit together: polled.rs, paths.rs, endpoints.rs.
+//! wait means. Edit together: polled.rs, paths.rs, waiter_memory.rs, endpoints.rs.
 
 use super::endpoints::inodes;
 use super::family::Family;
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
+use super::waiter_memory::{Answer, Question, answers, report};
 use super::waits::unprivileged_waits;
 use super::{paths, polled};
 use crate::SourceError;
+use crate::system::Roots;
 use crate::system::clock::now;
 use crate::system::status::thread_inside;
-use crate::system::{Roots, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -58,6 +59,7 @@ impl Reader for StandingWaits {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         complete(look, waits, facts);
+        facts.extend(report(&mut look.waited.unread).map(|body| Fact { at_ns: now(), body }));
         Ok(())
     }
 
@@ -129,39 +131,47 @@ fn sampled(look: &mut Look, facts: &mut Vec<Fact>) -> Vec<Fact> {
 
 /// Adds what only the waiter's memory says: futex owners, the descriptor that is polled, the path of a call.
 pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact>) {
-    let mut owners = Owners::default();
     let oldest_ns = look.pid.is_none().then(|| polled::oldest_begin_ns(waits));
-    for fact in waits {
-        let Body::Blocked(blocked) = &mut fact.body else { continue };
+    let is_recent =
+        |blocked: &Blocked| oldest_ns.is_none_or(|oldest_ns| blocked.since_ns >= oldest_ns);
+    let mut questions = Vec::new();
+    for (at, fact) in waits.iter().enumerate() {
+        let Body::Blocked(blocked) = &fact.body else { continue };
         if blocked.kernel || blocked.thread.pid == std::process::id() {
             continue;
         }
         look.waited.add(blocked.place.object.as_ref());
-        if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
-            paths::name(blocked, &look.roots);
-        }
-        let is_recent = oldest_ns.is_none_or(|oldest_ns| blocked.since_ns >= oldest_ns);
-        if is_recent && blocked.place.object.is_none() {
-            blocked.place.polled = polled::descriptors(&look.roots, blocked);
-            for fd in &blocked.place.polled {
-                look.waited.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());
+        questions.extend(question(blocked, is_recent(blocked)).map(|question| (at, question)));
+    }
+    let answers = answers(&look.roots, waits, &questions, &mut look.waited.unread);
+    let mut owners = Owners::default();
+    for (at, question, answer) in answers {
+        let Fact { at_ns, body: Body::Blocked(blocked) } = &mut waits[at] else { continue };
+        match answer {
+            Answer::Futex(word, beside) => {
+                let owner = owners.of(blocked, (word, beside), &look.roots);
+                facts.push(Fact { at_ns: *at_ns, body: Body::FutexOwner(owner) });
             }
-        }
-        match blocked.place.syscall.as_str() {
-            "futex" => {
-                if let Some(owner) = owners.of(blocked, &look.roots) {
-                    facts.push(Fact { at_ns: fact.at_ns, body: Body::FutexOwner(owner) });
+            Answer::Descriptors(all) => {
+                let only = polled::only(question, &all);
+                if is_recent(blocked) {
+                    blocked.place.polled = polled::reported(question, all, blocked);
+                }
+                for fd in blocked.place.polled.iter().copied().chain(only) {
+                    look.waited.polled.insert((blocked.thread.pid, fd), blocked.thread.clone());
                 }
             }
-            "poll" | "ppoll" if blocked.place.object.is_none() => {
-                let [array, count, ..] = blocked.place.args;
-                let polled = memory::poll_descriptors(blocked.thread.pid, array, count);
-                if let [only] = polled[..] {
-                    look.waited.polled.insert((blocked.thread.pid, only), blocked.thread.clone());
-                }
-            }
-            _ => {}
+            Answer::Path(word) => paths::name(blocked, &look.roots, word),
         }
+    }
+}
+
+/// What is asked of the memory of a waiter.
+fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
+    let [address, ..] = blocked.place.args;
+    match blocked.place.syscall.as_str() {
+        "futex" => Some(Question::Futex { address }),
+        _ => paths::question(blocked).or_else(|| polled::question(blocked, is_recent)),
     }
 }
 
@@ -188,7 +198,12 @@ struct Owners(BTreeMap<(u32, u32), u32>);
 
 impl Owners {
     /// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
-    fn of(&mut self, blocked: &Blocked, roots: &Roots) -> Option<FutexOwner> {
+    fn of(
+        &mut self,
+        blocked: &Blocked,
+        (word, beside): (u32, Option<u32>),
+        roots: &Roots,
+    ) -> FutexOwner {
         const WAIT: u64 = 0;
         const LOCK_PI: u64 = 6;
         const WAIT_BITSET: u64 = 9;
@@ -198,7 +213,6 @@ impl Owners {
         let [address, operation, ..] = blocked.place.args;
         let command = operation & COMMAND;
         let pid = blocked.thread.pid;
-        let (word, beside) = memory::futex_words(pid, address)?;
         let inner = match command {
             LOCK_PI | LOCK_PI2 => word & TID,
             WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
@@ -209,6 +223,6 @@ impl Owners {
             _ => *(self.0.entry((pid, inner)))
                 .or_insert_with(|| thread_inside(roots, pid, inner).unwrap_or(0)),
         };
-        Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
+        FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid }
     }
 }

@@ -2,7 +2,8 @@
 //! line, executable and network namespace.
 //!
 //! The command line needs the process's memory lock: it is left out when a thread of the process is
-//! in state D, and read through the guard otherwise.
+//! in state D, and read through the guard otherwise. The cgroups stand behind the kernel's cgroup_mutex up
+//! to Linux 6.7, which an attach may hold for as long as a fork hangs: they are read through the guard, too.
 //!
 //! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of
 //! the same thread lies up to one tick later. Compare them with that tolerance.
@@ -10,11 +11,12 @@
 use crate::readers::host;
 use crate::readers::users;
 use crate::system::clock::Clock;
+use crate::system::guard::{self, Behind};
 use crate::system::links::{link, namespace_inode};
 use crate::system::stat::{Stat, may_read_memory};
 use crate::system::status::Status;
 use crate::system::units;
-use crate::system::{Roots, blind, guard, is_refusal, refused_by, text};
+use crate::system::{Roots, blind, is_refusal, refused_by, text};
 use holdup_reason::facts::{Blind, Body, Membership, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,13 +30,28 @@ const STATES_MAX: usize = 256;
 /// What is remembered from one question to the next, for the length of a look.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Processes whose command line did not come back once: a second try would cost the guard's timeout again, and one more
-    /// thread left behind.
-    stuck: BTreeSet<u32>,
+    /// Processes of whose threads the cgroups did not come back.
+    without_cgroups: BTreeSet<u32>,
     /// Names of users, once the file was read.
     users: Option<users::Names>,
     /// Whether the machine has more than one node of memory, once that was read.
     has_several_nodes: Option<bool>,
+}
+
+impl Asked {
+    /// Whose cgroups could not be read, once, as a fact; nothing if all could.
+    pub fn unread(&mut self) -> Option<Body> {
+        let pids: Vec<u32> = std::mem::take(&mut self.without_cgroups).into_iter().collect();
+        (!pids.is_empty()).then(|| {
+            Body::Blind(Blind {
+                what: "proc.cgroup".into(),
+                why: "somebody holds the kernel's lock on cgroups".into(),
+                therefore: "to which container those threads belong is unknown".into(),
+                pids,
+                ..Blind::default()
+            })
+        })
+    }
 }
 
 /// One thread; `None` if it is gone. For several, [`threads_of`] is cheaper.
@@ -55,18 +72,32 @@ pub fn threads_of(
             by_pid.entry(pid as u32).or_default().push(tid);
         }
     }
-    let Asked { stuck, users, has_several_nodes } = asked;
-    let host = OfHost::read(roots, users, has_several_nodes);
     let mut processes: Vec<Process> =
         by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
-    read_commands(roots, &mut processes, stuck);
-    let mut found = Vec::new();
+    read_commands(roots, &mut processes);
+    let mut wanted = Vec::new();
     for process in &processes {
         for tid in by_pid.get(&process.pid).into_iter().flatten() {
             let folder = roots.process(process.pid, "task").join(tid.to_string());
             let stat = Stat::read(&folder.join("stat"));
-            found.extend(stat.and_then(|stat| process.thread(&host, &folder, &stat)));
+            wanted.extend(stat.map(|stat| (process, folder, stat)));
         }
+    }
+    all_of(roots, wanted, asked)
+}
+
+/// The rest of what is known of some threads.
+fn all_of(roots: &Roots, wanted: Vec<(&Process, PathBuf, Stat)>, asked: &mut Asked) -> Vec<Thread> {
+    let Asked { without_cgroups, users, has_several_nodes } = asked;
+    let host = OfHost::read(roots, users, has_several_nodes);
+    let files = wanted.iter().map(|(_, folder, _)| folder.join("cgroup"));
+    let cgroups = read_cgroups(Behind::Cgroups, files);
+    let mut found = Vec::new();
+    for ((process, folder, stat), cgroups) in wanted.into_iter().zip(cgroups) {
+        if cgroups.is_none() {
+            without_cgroups.insert(process.pid);
+        }
+        found.extend(process.thread(&host, &folder, &stat, cgroups.unwrap_or_default()));
     }
     found
 }
@@ -78,18 +109,18 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
         Ok(pids) => pids,
         Err(error) => return vec![Body::Blind(no_proc(&error))],
     };
-    let Asked { stuck, users, has_several_nodes } = &mut Asked::default();
-    let host = OfHost::read(roots, users, has_several_nodes);
     let mut processes: Vec<Process> =
         pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
-    read_commands(roots, &mut processes, stuck);
-    let mut facts = Vec::new();
+    read_commands(roots, &mut processes);
+    let mut wanted = Vec::new();
     for process in &processes {
-        for stat in &process.stats {
-            let folder = roots.process(process.pid, "task").join(stat.tid.to_string());
-            facts.extend(process.thread(&host, &folder, stat).map(Body::Thread));
-        }
+        let folder = |stat: &Stat| roots.process(process.pid, "task").join(stat.tid.to_string());
+        wanted.extend(process.stats.iter().map(|stat| (process, folder(stat), stat.clone())));
     }
+    let mut asked = Asked::default();
+    let mut facts: Vec<Body> =
+        all_of(roots, wanted, &mut asked).into_iter().map(Body::Thread).collect();
+    facts.extend(asked.unread());
     let refusing = processes.iter().filter(|process| process.refused).map(|process| process.pid);
     let therefore = "executables and network namespaces of those processes are unknown";
     facts.extend(refused_by("proc.identity", refusing.collect(), therefore));
@@ -155,9 +186,14 @@ impl Process {
         may_read_memory(&self.stats)
     }
 
-    fn thread(&self, host: &OfHost<'_>, folder: &Path, stat: &Stat) -> Option<Thread> {
+    fn thread(
+        &self,
+        host: &OfHost<'_>,
+        folder: &Path,
+        stat: &Stat,
+        cgroups: Vec<Membership>,
+    ) -> Option<Thread> {
         let status = Status::parse(&text::read(&folder.join("status")).ok()?);
-        let cgroups = text::read(&folder.join("cgroup")).map(|bytes| memberships(&bytes));
         let waits = !matches!(stat.state, 'R' | 'Z' | 'X');
         let wchan = waits.then(|| text::read_text(&folder.join("wchan")).ok()).flatten();
         Some(Thread {
@@ -168,7 +204,7 @@ impl Process {
             kernel: stat.kernel,
             command: self.command.clone(),
             executable: self.executable.clone(),
-            cgroups: cgroups.unwrap_or_default(),
+            cgroups,
             inner_pid: status.inner_pid,
             inner_tid: status.inner_tid,
             netns: self.netns,
@@ -193,20 +229,24 @@ impl Process {
 }
 
 /// The command lines of all processes of which none can be asleep with its memory lock held.
-fn read_commands(roots: &Roots, processes: &mut [Process], stuck: &mut BTreeSet<u32>) {
-    let may = |process: &Process| process.may_read_memory() && !stuck.contains(&process.pid);
-    let wanted = processes.iter().enumerate().filter(|(_, process)| may(process));
-    let (places, paths): (Vec<usize>, Vec<PathBuf>) =
-        wanted.map(|(at, process)| (at, roots.process(process.pid, "cmdline"))).unzip();
-    let mut hung = Vec::new();
-    for (at, command) in places.into_iter().zip(guard::map(paths, read_command)) {
-        match command {
-            Some(command) => processes[at].command = command,
-            None => hung.push(processes[at].pid),
-        }
+fn read_commands(roots: &Roots, processes: &mut [Process]) {
+    let wanted = processes.iter_mut().filter(|process| process.may_read_memory());
+    let (behind, mut processes): (Vec<_>, Vec<_>) =
+        wanted.map(|it| ((Behind::Process(it.pid), roots.process(it.pid, "cmdline")), it)).unzip();
+    for (process, command) in processes.iter_mut().zip(guard::map_behind(behind, read_command)) {
+        process.command = command.unwrap_or_default();
     }
-    // The guard tries none after so many that hung.
-    stuck.extend(hung.into_iter().take(guard::GIVEN_UP_MAX));
+}
+
+/// The cgroups of each of some threads by their files; none of those that did not come back.
+fn read_cgroups(
+    behind: Behind,
+    files: impl Iterator<Item = PathBuf>,
+) -> Vec<Option<Vec<Membership>>> {
+    let files = files.map(|file| (behind, file)).collect();
+    guard::map_behind(files, |file: &PathBuf| {
+        text::read(file).map(|bytes| memberships(&bytes)).unwrap_or_default()
+    })
 }
 
 fn read_command(path: &PathBuf) -> String {
@@ -248,6 +288,25 @@ mod tests {
     fn words_of_a_command_line() {
         assert_eq!(command(b"/sbin/init\0two words\0\0x\0\0\0"), "/sbin/init two words  x");
         assert_eq!(command(b"\0\0"), "");
+    }
+
+    #[test]
+    fn a_file_of_cgroups_that_does_not_come_back_is_left() {
+        let name = format!("holdup-cgroups-{}", std::process::id());
+        let [hangs, good] =
+            ["fifo", "good"].map(|it| std::env::temp_dir().join(format!("{name}-{it}")));
+        // Whoever opens it waits for a writer.
+        rustix::fs::mkfifoat(rustix::fs::CWD, &hangs, 0o600.into()).expect("a FIFO");
+        std::fs::write(&good, "0::/a\n").expect("a file");
+        // Not that of the kernel: other tests read their cgroups meanwhile.
+        let behind = Behind::Process(u32::MAX - 2);
+        let read = read_cgroups(behind, [good.clone(), hangs.clone(), good.clone()].into_iter());
+        // Lets the helper go.
+        let writer = std::fs::OpenOptions::new().write(true).open(&hangs);
+        let paths = |at: usize| read[at].as_ref().map(|it| it[0].path.clone());
+        assert_eq!((paths(0).as_deref(), paths(1), paths(2)), (Some("/a"), None, None));
+        drop(writer);
+        [hangs, good].iter().for_each(|file| drop(std::fs::remove_file(file)));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Waited {
     pub interfaces: Interfaces,
     /// Names of tun devices on the way to who does not answer.
     pub tunnels: BTreeSet<String>,
+    /// Processes whose memory was not read, so that of some of their waits it is not known what they are for.
+    pub unread: BTreeSet<u32>,
 }
 
 impl Waited {

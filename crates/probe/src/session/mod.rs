@@ -106,7 +106,9 @@ impl Session {
         let boundary_ns = Some(look.last.end_ns);
         let Refused { hidden, blind, hz } = refused;
         let programs = look.programs.take();
-        let loaded = Loaded { programs, names: Vec::new(), hidden, blind, hz, boundary_ns };
+        let kernel_log = look.kernel_log.take();
+        let names = Vec::new();
+        let loaded = Loaded { programs, names, hidden, blind, hz, boundary_ns, kernel_log };
         let opened = opening::open_next(target, look.roots.clone(), loaded, ticks)?;
         let opened = opening::Opened { granted, ..opened };
         let mut session = Self::of(opened, Some(seconds), stop);

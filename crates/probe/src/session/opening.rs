@@ -28,6 +28,7 @@ use crate::system::own::{self, priority};
 use crate::system::{Roots, view};
 use holdup_reason::facts::*;
 use holdup_stacks::UserStacks;
+use std::fs::File;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 /// Of the thread that reads files while the programs are loaded; locked memory is dear.
@@ -70,6 +71,8 @@ pub(super) struct Loaded {
     pub hz: u32,
     /// When the window before ended, if there was one.
     pub boundary_ns: Option<Ns>,
+    /// The kernel's log where that one has left it.
+    pub kernel_log: Option<File>,
 }
 
 /// Where a look reads, and what the host offers to it.
@@ -125,7 +128,7 @@ pub(super) fn open_on(
         while_it_reads(&roots, || load(&offer, scope.spared, scope.ring_bytes));
     let (programs, names, blind) = loaded;
     let hz = offer.config_hz;
-    let loaded = Loaded { programs, names, hidden, blind, hz, boundary_ns: None };
+    let loaded = Loaded { programs, names, hidden, blind, hz, ..Loaded::default() };
     let rate = Rate::new(WaitThreshold::new(scope.reporting, online_cpus().len()));
     let ticks = Ticks::new(rate, expense);
     open_with(scope, roots, loaded, settings, (ticks, watched))
@@ -152,7 +155,7 @@ fn open_with(
     mut opened: Settings,
     (ticks, watched): (Ticks, Watched),
 ) -> Result<Opened, SourceError> {
-    let Loaded { programs, names, hidden, blind, hz, boundary_ns } = loaded;
+    let Loaded { programs, names, hidden, blind, hz, boundary_ns, kernel_log } = loaded;
     let mut facts = Pieces::default();
     let mut put = |body| facts.push(Fact { at_ns: now(), body });
     let refused = Refused { hidden: hidden.clone(), blind: blind.clone(), hz };
@@ -176,6 +179,7 @@ fn open_with(
         settings: opened,
         programs: names,
         boundary_ns,
+        kernel_log,
         hz,
         command: watched.pid(),
         thresholds: ticks.rate.thresholds(),
@@ -208,6 +212,7 @@ fn look(
         ends: Default::default(),
         stack_numbers: Default::default(),
         last: Default::default(),
+        kernel_log: None,
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! Edit together: docs/json.md, report's text/card.rs.
 
-use super::report::{Card, CardCpu, CardDisk, CardInterface, CardMemory, CardPressure};
+use super::report::{
+    Card, CardCpu, CardDisk, CardInterface, CardLimitsMet, CardMemory, CardPressure,
+};
 use crate::facts::*;
 use crate::model::{Model, membership};
 use std::collections::BTreeMap;
@@ -115,6 +117,11 @@ fn memory(model: &Model, groups: &[&Cgroup], sample: Option<&ContainerSample>) -
         .filter_map(|group| Some((group.memory_limit_bytes?, group.path.clone())))
         .min_by_key(|(bytes, _)| *bytes);
     let (limit_bytes, limit_group) = tightest.unzip();
+    let setter = line(model, groups)
+        .into_iter()
+        .find(|it| it.memory_limit_bytes.is_some() && Some(&it.path) == limit_group.as_ref());
+    // The kernel counts a limit that is met where it is set, and not below.
+    let at_limit = setter.map_or_else(Vec::new, |group| vec![group]);
     let used_bytes = last(|it| it.memory_bytes);
     let inactive = sample.and_then(|it| it.inactive_file_bytes);
     let page_bytes = model.look.host.page_bytes;
@@ -130,8 +137,12 @@ fn memory(model: &Model, groups: &[&Cgroup], sample: Option<&ContainerSample>) -
         limit_bytes,
         limit_group,
         high_bytes: groups.iter().filter_map(|group| group.memory_high_bytes).min(),
-        limit_hits: change(figure(model, groups, |it| it.memory_limit_hits)),
-        limit_hits_total: last(|it| it.memory_limit_hits),
+        met: CardLimitsMet {
+            limit_hits: change(figure(model, groups, |it| it.memory_limit_hits)),
+            limit_hits_total: last(|it| it.memory_limit_hits),
+            limit_group_hits: change(figure(model, &at_limit, |it| it.memory_limit_hits)),
+            high_hits: change(figure(model, groups, |it| it.memory_high_hits)),
+        },
         killed: change(figure(model, groups, |it| it.oom_kills)),
         refault_bytes: refaults.map(|pages| pages.saturating_mul(page_bytes)),
         major_faults: change(figure(model, groups, |it| it.major_faults)),
@@ -269,6 +280,32 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(card.runtime, "docker");
+    }
+
+    #[test]
+    fn a_limit_that_is_met_is_counted_where_it_is_set() {
+        let memory = |sampled: bool| {
+            let mut facts = looked_at(TargetKind::Container);
+            facts.push(group(PATH, &[], |it| it.memory_high_bytes = Some(900)));
+            facts.push(group("/pods", &[], |it| it.memory_limit_bytes = Some(500)));
+            for (at_ns, hits) in [(0, 100), (LOOK_NS, 107)] {
+                facts.push(sample(at_ns, &[], |it| {
+                    (it.memory_limit_hits, it.memory_high_hits) = (Some(0), Some(hits - 100));
+                }));
+                facts.extend(sampled.then(|| {
+                    sample(at_ns, &[], |it| {
+                        (it.path, it.memory_limit_hits) = ("/pods".into(), Some(hits));
+                    })
+                }));
+            }
+            explain(facts).container.expect("a card").memory.met
+        };
+        let met = memory(true);
+        assert_eq!(
+            (met.limit_hits, met.limit_group_hits, met.high_hits),
+            (Some(0), Some(7), Some(7))
+        );
+        assert_eq!(memory(false).limit_group_hits, None, "nobody read it");
     }
 
     #[test]

@@ -123,12 +123,9 @@ pub struct CardMemory {
     /// memory.high of v2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_bytes: Option<u64>,
-    /// How often its own limit was met in the window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_hits: Option<u64>,
-    /// The same since the group was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_hits_total: Option<u64>,
+    /// How often limits were met.
+    #[serde(flatten)]
+    pub met: CardLimitsMet,
     /// Processes killed for want of memory in the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub killed: Option<u64>,
@@ -138,6 +135,25 @@ pub struct CardMemory {
     /// Page faults that waited for a disk, in the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub major_faults: Option<u64>,
+}
+
+/// How often limits of a container's memory were met. The kernel counts that where the limit is set, and not below.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CardLimitsMet {
+    /// How often its own limit was met in the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_hits: Option<u64>,
+    /// The same since the group was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_hits_total: Option<u64>,
+    /// How often the tightest limit was met in the window, by whoever is in the group that sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_group_hits: Option<u64>,
+    /// How often it was over its own memory.high in the window, and was slowed down for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_hits: Option<u64>,
 }
 
 /// A disk that a container used, or has a limit on.

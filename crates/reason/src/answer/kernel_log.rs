@@ -50,7 +50,7 @@ fn belongs(model: &Model, line: &KernelLogLine, finding: &Finding) -> bool {
             texts(finding).any(|text| has_word(text, &line.name))
         }
         KernelLogKind::TableFull if line.name == "files" => code == "process.descriptor_limit",
-        KernelLogKind::TableFull => code.starts_with("net."),
+        KernelLogKind::TableFull => is_about_table(&line.name, finding),
         KernelLogKind::SynFlood => {
             let port = line.name.rsplit_once(':').map_or("", |(_, port)| port);
             code == "net.accept_queue" && texts(finding).any(|text| has_word(text, port))
@@ -61,6 +61,20 @@ fn belongs(model: &Model, line: &KernelLogLine, finding: &Finding) -> bool {
         }
         KernelLogKind::RealTime => code == "cpu.rt_throttled",
         KernelLogKind::Other => false,
+    }
+}
+
+/// Whether a finding is about a table of the network that is full, or fills.
+fn is_about_table(table: &str, finding: &Finding) -> bool {
+    let fills = |setting: &str| {
+        let key = finding.culprit.setting.as_deref().unwrap_or_default();
+        finding.code == "net.table_trend" && key.contains(setting)
+    };
+    match table {
+        "connections" => finding.code == "net.conntrack_full" || fills("nf_conntrack_max"),
+        "neighbours" => finding.code == "net.neighbour_table_full" || fills("gc_thresh"),
+        // Which rule's memory or sockets ran out the line does not say.
+        _ => false,
     }
 }
 
@@ -139,6 +153,23 @@ mod tests {
         let report = report(others);
         assert!(report.findings.iter().all(|finding| finding.kernel_log.is_empty()));
         assert_eq!(report.kernel_log.len(), 4);
+    }
+
+    #[test]
+    fn a_full_table_is_no_evidence_of_another_cause_of_the_network() {
+        let found = report(Vec::new()).findings.remove(0);
+        let is_about = |table: &str, code: &str, setting: Option<&str>| {
+            let mut finding = Finding { code: code.into(), ..found.clone() };
+            finding.culprit.setting = setting.map(str::to_string);
+            is_about_table(table, &finding)
+        };
+        assert!(is_about("connections", "net.conntrack_full", None));
+        assert!(is_about("neighbours", "net.neighbour_table_full", None));
+        assert!(!is_about("connections", "net.slow_peer", None));
+        assert!(!is_about("neighbours", "net.conntrack_full", None));
+        let trend = Some("net.ipv4.neigh.default.gc_thresh3");
+        assert!(is_about("neighbours", "net.table_trend", trend));
+        assert!(!is_about("connections", "net.table_trend", trend));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod saved;
 mod sentences;
 mod standing;
 mod verdict;
+mod whole;
 
 use crate::facts::{Fact, Host, SWITCHES_UNREPORTED, TargetKind};
 use crate::measure::Measures;

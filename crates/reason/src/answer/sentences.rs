@@ -7,15 +7,19 @@ use super::one_by_one;
 use super::own::Own;
 use super::places;
 use super::report::*;
-use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef, ThreadTime, WaitState};
+use super::whole::{Rest, Said, Whole};
+use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::own_functions::also_works_in;
+use crate::model::terminal::Terminal;
 use crate::model::words;
 use crate::rules::cpu::victims::is_polite;
-use crate::waits::WaitClass;
 use std::collections::BTreeSet;
+
+/// From this part on it is most of something.
+const MOST: f64 = 0.5;
 
 /// What is looked at, as a subject.
 fn subject(measures: &Measures<'_>) -> String {
@@ -46,22 +50,14 @@ fn subject(measures: &Measures<'_>) -> String {
 
 pub(super) fn idle_title(measures: &Measures<'_>) -> String {
     let name = subject(measures);
-    let is_asked = |thread: &ThreadRef| measures.model.in_target(thread);
-    let (mut sleeps, mut events, mut person) = (0, 0, false);
-    for wait in measures.waits().filter(|wait| is_asked(&wait.thread) && !wait.kernel) {
-        let ns = wait.within_ns(measures.model.look.begin_ns, measures.model.look.end_ns);
-        match wait.class {
-            WaitClass::Timer => sleeps += ns,
-            _ => events += ns,
-        }
-        person |= matches!(wait.place.object, Some(ObjectRef::Tty { .. }));
+    let is_host =
+        measures.model.look.target.as_ref().is_none_or(|target| target.kind == TargetKind::Host);
+    if is_host {
+        return format!("{name} is idle: nobody here is owed anything.");
     }
-    match measures.model.look.target.as_ref().map_or(TargetKind::Host, |target| target.kind) {
-        TargetKind::Host => format!("{name} is idle: nobody here is owed anything."),
-        _ if person && sleeps == 0 => format!("{name} waits for its user's input."),
-        _ if sleeps > events => {
-            format!("{name} is idle: it sleeps on purpose, and nobody waits for it.")
-        }
+    match Rest::of(measures) {
+        rest @ (Rest::User | Rest::Line) => format!("{name} {}.", rest.words()),
+        Rest::Sleep => format!("{name} is idle: it sleeps on purpose, and nobody waits for it."),
         _ => format!("{name} is idle: it waits for work, and nobody waits for it."),
     }
 }
@@ -92,28 +88,23 @@ pub(super) fn unnamed(
             false => (format!("{name}: no time was seen."), String::new()),
         };
     };
-    let total: f64 = ends.iter().map(|end| end.seconds).sum();
+    let whole = Whole::of(measures, ends);
     let of_kind: f64 = match verdict {
         Verdict::Works => ends.iter().filter(|end| own.works(end)).map(|end| end.seconds).sum(),
         _ => first.seconds,
     };
-    let share = of_kind / total.max(1e-9);
-    let title = match works {
-        true => works_title(&name, first, share),
-        false => title(&name, first, share),
+    let said = match works {
+        true => works_title(&name, first, of_kind),
+        false => Said { does: waits_title(first), is_own: false, more: String::new() },
     };
-    let mut text = format!(
-        "{} of {}{}.",
-        words::seconds(of_kind),
-        words::seconds(total),
-        detail(measures, first),
-    );
+    let title = whole.title(&name, &said, of_kind);
+    let mut text = format!("{}{}.", whole.amount(of_kind), detail(measures, first));
     let others = ends
         .iter()
         .filter(|end| !std::ptr::eq(*end, first))
-        .filter(|end| end.seconds >= 0.02 * total)
+        .filter(|end| end.seconds >= 0.02 * whole.total())
         .filter(|end| !works || !own.works(end));
-    if let Some(rest) = the_rest(others) {
+    if let Some(rest) = the_rest(others, whole.beside()) {
         text.push_str(&rest);
     }
     if works && let Some(said) = one_by_one::sentence(measures) {
@@ -211,64 +202,67 @@ fn waiter(end: &AnswerEnd) -> Option<&Link> {
     end.chain.get(at)
 }
 
-fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
-    let share = words::percent(share);
+/// What somebody does whose time goes to an end.
+fn waits_title(end: &AnswerEnd) -> String {
     let by = actor(end);
     let behind = waiter(end).is_some();
-    let object = match (end.object.kind.as_str(), end.object.name.as_str()) {
+    let object = object(end);
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) => format!("waits for {by}, which works"),
+        (EndKind::Cpu, Some(_)) => {
+            let by = end.who.as_ref().map_or("", |by| &by.name);
+            format!("waits for a CPU, which {by} had instead")
+        }
+        (EndKind::Cpu, None) => "waits for a CPU".into(),
+        (EndKind::Sleep, Some(by)) if behind => format!("waits for {by}, which {}", end.sleeps()),
+        (EndKind::Sleep, _) if end.by_timeout => end.sleeps().into(),
+        (EndKind::Sleep, _) => "sleeps on purpose".into(),
+        (EndKind::Lock, None) if end.lock_kind.is_none() => match by_last(end) {
+            _ if is_named_lock(end) => format!("waits for {object}, whose holder was not seen"),
+            Some(by) if behind => {
+                format!("waits for {by}, which waits for something that was not seen")
+            }
+            _ => "waits for something that was not seen".into(),
+        },
+        (EndKind::Lock, by) => format!("waits for {}", lock(end, by)),
+        (EndKind::Remote, Some(by)) => format!("waits for {by}, which owes it an answer"),
+        (EndKind::Remote, None) => format!("waits for {object}, which owes it an answer"),
+        (EndKind::Person, _) if is_line(end) => format!("waits for what comes over {object}"),
+        (EndKind::Person, _) => "waits for a person".into(),
+        (EndKind::Open, _) => "waits, and the reason was not seen to its end".into(),
+        // What is on its way needs room too, however quickly it is read.
+        (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
+            format!("waits for room in {object}, at whose other end {by} is")
+        }
+        (EndKind::Link, Some(by)) => {
+            format!("waits for room in {object}, which {by} does not empty")
+        }
+        _ => format!("waits for {object}"),
+    }
+}
+
+/// An object as a noun.
+fn object(end: &AnswerEnd) -> String {
+    match (end.object.kind.as_str(), end.object.name.as_str()) {
         ("", "") => "nothing that was seen".to_string(),
+        // The file is not waited for, but the lock on it.
+        ("file", path) if end.end == EndKind::Lock => format!("the lock on {path}"),
         (kind, "") => kind.to_string(),
         (kind, object) if kind == object => kind.to_string(),
         (kind, object) => format!("{kind} {object}"),
-    };
-    match (end.end, by) {
-        (EndKind::Works, Some(by)) => {
-            format!("{name} waits for {by}, which works: {share} of the time.")
-        }
-        (EndKind::Cpu, Some(_)) => {
-            let by = end.who.as_ref().map_or("", |by| &by.name);
-            format!("{name} waits for a CPU, which {by} had instead: {share} of the time.")
-        }
-        (EndKind::Cpu, None) => format!("{name} waits for a CPU: {share} of the time."),
-        (EndKind::Sleep, Some(by)) if behind => {
-            format!("{name} waits for {by}, which {}: {share} of the time.", end.sleeps())
-        }
-        (EndKind::Sleep, _) if end.by_timeout => {
-            format!("{name} {}: {share} of the time.", end.sleeps())
-        }
-        (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
-        (EndKind::Lock, None) if end.lock_kind.is_none() => match by_last(end) {
-            Some(by) if behind => {
-                format!(
-                    "{name} waits for {by}, which waits for something that was not seen: {share} of the time."
-                )
-            }
-            _ => format!("{name} waits for something that was not seen: {share} of the time."),
-        },
-        (EndKind::Lock, by) => format!("{name} waits for {}: {share} of the time.", lock(end, by)),
-        (EndKind::Remote, Some(by)) => {
-            format!("{name} waits for {by}, which owes it an answer: {share} of the time.")
-        }
-        (EndKind::Remote, None) => {
-            format!("{name} waits for {object}, which owes it an answer: {share} of the time.")
-        }
-        (EndKind::Person, _) => format!("{name} waits for a person: {share} of the time."),
-        (EndKind::Open, _) => {
-            format!("{name} waits, and the reason was not seen to its end: {share} of the time.")
-        }
-        // What is on its way needs room too, however quickly it is read.
-        (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
-            format!(
-                "{name} waits for room in {object}, at whose other end {by} is: {share} of the time."
-            )
-        }
-        (EndKind::Link, Some(by)) => {
-            format!(
-                "{name} waits for room in {object}, which {by} does not empty: {share} of the time."
-            )
-        }
-        _ => format!("{name} waits for {object}: {share} of the time."),
     }
+}
+
+/// Whether a person knows a lock by its object: an address of a program's memory, or that it is inside of it, says nothing.
+fn is_named_lock(end: &AnswerEnd) -> bool {
+    let ObjectName { kind, name, .. } = &end.object;
+    !name.is_empty() && name != "not known" && !matches!(kind.as_str(), "" | "futex" | "lock")
+}
+
+/// Whether an end is a serial line, with a person or a device at its other end.
+pub(super) fn is_line(end: &AnswerEnd) -> bool {
+    let name = end.object.name.strip_prefix("/dev/");
+    end.object.kind == "terminal" && name.is_some_and(|name| Terminal::of(name).is_line())
 }
 
 /// Whoever stands at the end of its chain.
@@ -287,21 +281,20 @@ fn lock(end: &AnswerEnd, by: Option<String>) -> String {
     }
 }
 
-/// Own work: of a command mostly that of a program that it runs.
-fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
-    let share = words::percent(share);
+/// Own work: of a command mostly that of a program that it runs; `seconds` of it in all.
+fn works_title(name: &str, end: &AnswerEnd, seconds: f64) -> Said {
+    let does = "works".to_string();
+    let part = |by: &Who| match end.seconds / seconds.max(1e-9) {
+        most if most >= MOST => format!(", most of it in {}", by.called()),
+        part => format!(", the greatest part, {}, in {}", words::percent(part), by.called()),
+    };
     match &end.who {
         // What it runs: its own is only what it does itself.
         Some(by) if end.chain.first().is_some_and(|link| link.who.pid != by.pid) => {
-            format!("{name} works: {share} of the time, most of it in {}.", by.called())
+            Said { does, is_own: false, more: part(by) }
         }
-        Some(by) if !name.starts_with(&by.name) => {
-            format!(
-                "{name} works: {share} of the time is its own work, most of it in {}.",
-                by.called()
-            )
-        }
-        _ => format!("{name} works: {share} of the time is its own work."),
+        Some(by) if !name.starts_with(&by.name) => Said { does, is_own: true, more: part(by) },
+        _ => Said { does, is_own: true, more: String::new() },
     }
 }
 
@@ -309,7 +302,8 @@ fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
 fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
     let mut clauses = Vec::new();
     if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
-        clauses.push(format!("most of it in {function}"));
+        // More often than anywhere else: of a hundred functions the first has a small part.
+        clauses.push(format!("most often in {function}"));
         let pid = end.who.as_ref().and_then(|who| who.pid).filter(|_| end.end == EndKind::Works);
         let also = pid.map_or_else(Vec::new, |pid| also_works_in(measures, pid, function));
         if !also.is_empty() {
@@ -340,8 +334,8 @@ fn several_cpus(measures: &Measures<'_>, end: &AnswerEnd) -> Option<f64> {
     (used > ONE).then_some(used)
 }
 
-/// Other ends, a few; those that are said alike are one.
-fn the_rest<'a>(ends: impl Iterator<Item = &'a AnswerEnd>) -> Option<String> {
+/// Other ends, a few, and what belongs to none; ends that are said alike are one.
+fn the_rest<'a>(ends: impl Iterator<Item = &'a AnswerEnd>, beside: Vec<String>) -> Option<String> {
     let mut all: Vec<(String, f64)> = Vec::new();
     for end in ends {
         let said = short(end);
@@ -351,8 +345,8 @@ fn the_rest<'a>(ends: impl Iterator<Item = &'a AnswerEnd>) -> Option<String> {
         }
     }
     all.truncate(3);
-    let rest: Vec<String> =
-        all.iter().map(|(said, seconds)| format!("{said} {}", words::seconds(*seconds))).collect();
+    let ends = all.iter().map(|(said, seconds)| format!("{said} {}", words::seconds(*seconds)));
+    let rest: Vec<String> = ends.chain(beside).collect();
     (!rest.is_empty()).then(|| format!(" The rest: {}.", rest.join(", ")))
 }
 
@@ -374,8 +368,9 @@ fn short(end: &AnswerEnd) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{waits_title, works_title};
     use crate::answer::explain;
-    use crate::answer::report::Answer;
+    use crate::answer::report::{Answer, ObjectName};
     use crate::facts::*;
     use crate::rules::scenes::*;
 
@@ -427,6 +422,46 @@ mod tests {
     fn of_four(more: Vec<Fact>) -> Answer {
         let four = fact(Body::Host(Host { cpus: 4, ..Host::default() }));
         explain([host(), vec![four], more].concat()).answer
+    }
+
+    /// What is said of an end of this kind at an object.
+    fn waits(end: &str, kind: &str, name: &str) -> String {
+        let object = ObjectName::new(kind, name);
+        let end = serde_json::json!({"end": end, "object": object, "seconds": 1.0, "share": 1.0,
+            "longest_seconds": 1.0, "victims": [], "chain": []});
+        waits_title(&serde_json::from_value(end).unwrap())
+    }
+
+    #[test]
+    fn a_lock_without_a_holder_is_said_by_its_name_if_it_has_one() {
+        let unseen = ", whose holder was not seen";
+        assert_eq!(waits("lock", "file", "/x"), format!("waits for the lock on /x{unseen}"));
+        let inode = waits("lock", "inode lock", "/x");
+        assert_eq!(inode, format!("waits for inode lock /x{unseen}"));
+        for (kind, name) in
+            [("lock", "inside app"), ("futex", "0x7f of app"), ("file", "not known")]
+        {
+            let said = waits("lock", kind, name);
+            assert_eq!(said, "waits for something that was not seen", "{kind} {name}");
+        }
+    }
+
+    #[test]
+    fn what_comes_over_a_serial_line_may_come_from_a_device() {
+        let line = waits("person", "terminal", "/dev/ttyS1");
+        assert_eq!(line, "waits for what comes over terminal /dev/ttyS1");
+        assert_eq!(waits("person", "terminal", "/dev/pts/3"), "waits for a person");
+    }
+
+    #[test]
+    fn the_greatest_part_of_the_work_need_not_be_most_of_it() {
+        let end = serde_json::json!({"end": "works", "object": ObjectName::new("process", "cc1"), "seconds": 3.0,
+            "share": 0.3, "longest_seconds": 1.0, "victims": [], "chain": [],
+            "who": {"kind": "process", "name": "cc1", "pid": 20}});
+        let end = serde_json::from_value(end).unwrap();
+        assert_eq!(works_title("configure", &end, 5.0).more, ", most of it in cc1");
+        let part = works_title("configure", &end, 10.0).more;
+        assert_eq!(part, ", the greatest part, 30 %, in cc1");
     }
 
     #[test]

@@ -17,9 +17,10 @@ use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::cpu_users::Program;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
-use crate::model::{lifetimes, words};
+use crate::model::{Model, lifetimes, words};
 use crate::programs::go;
 use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
@@ -39,6 +40,8 @@ const HOST_DEMAND_MIN: f64 = 0.25;
 const HOST_BUSY_MIN: f64 = 0.05;
 /// unless as many CPUs are in use for all of it: of a big host one program is a small part.
 const HOST_CPUS_BUSY_MIN: f64 = 0.5;
+/// Who ran for less than this part of what ran on the CPUs that are waited for is one of many that had them.
+const HAD_MIN: f64 = 0.5;
 /// Work that takes less is done before a profiler has a picture of it.
 const PROFILE_SECONDS: f64 = 1.0;
 
@@ -278,7 +281,7 @@ fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
     }
 }
 
-/// Who had the CPUs while an end's victims waited for them: the program that used most, with how many there are of it.
+/// Who had the CPUs while an end's victims waited for them: the program that used most of them, with how many there are of it.
 fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     let mut waiters: BTreeSet<u32> = end.victims.keys().copied().collect();
     for pid in end.victims.keys() {
@@ -286,16 +289,39 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
         waiters.extend(family);
     }
     let instead = measures.cpu.instead_of(&waiters);
+    let model = measures.model;
     let all = instead.others.iter().chain(&instead.themselves).filter(|program| !program.kernel);
-    let most = all.max_by(|a, b| a.run.total_cmp(&b.run))?;
+    let there = |program: &Program| program.run * part_there(model, program, &waiters);
+    let whole: f64 = all.clone().map(there).sum();
+    let most = all.max_by(|a, b| there(a).total_cmp(&there(b)))?;
+    if there(most) < HAD_MIN * whole {
+        return None;
+    }
     let name = match most.count {
         0 | 1 => most.name.clone(),
         count => format!("{count} x {}", most.name),
     };
-    let example = measures.model.threads.thread_ref(most.example);
+    let example = model.threads.thread_ref(most.example);
     // Of several the group of one says nothing of the others.
-    let of = if most.count > 1 { Who::default() } else { naming::who(measures.model, &example) };
+    let of = if most.count > 1 { Who::default() } else { naming::who(model, &example) };
     Some(Who { kind: "process".into(), name, pid: Some(most.example), tid: None, ..of })
+}
+
+/// The part of what a program ran that is likely to have been on the CPUs that the waiters may use: of the CPUs that it may use itself,
+/// those that are theirs too.
+fn part_there(model: &Model, program: &Program, waiters: &BTreeSet<u32>) -> f64 {
+    let allowed = |pid: u32| model.threads.by_id.get(&pid).map_or(&[][..], |it| &it.cpus_allowed);
+    let mut theirs: BTreeSet<u32> = BTreeSet::new();
+    for pid in waiters {
+        match allowed(*pid) {
+            [] => return 1.0,
+            cpus => theirs.extend(cpus),
+        }
+    }
+    match allowed(program.example) {
+        [] => theirs.len() as f64 / f64::from(model.look.host.cpus).max(theirs.len() as f64),
+        own => own.iter().filter(|cpu| theirs.contains(cpu)).count() as f64 / own.len() as f64,
+    }
 }
 
 /// Why an end goes no further, one clause.
@@ -417,8 +443,8 @@ fn folded(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Fact, Wait, WaitState};
-    use crate::rules::scenes::{blocked, host, thread};
+    use crate::facts::{Body, Fact, Host, Thread, ThreadTime, Wait, WaitState};
+    use crate::rules::scenes::{LOOK_NS, blocked, host, identity, of_process, thread};
 
     /// So many ends, each smaller than the one before it.
     fn ends(many: usize) -> (Vec<AnswerEnd>, Vec<Origin>) {
@@ -430,7 +456,7 @@ mod tests {
             ..Wait::default()
         };
         let mut facts = host();
-        facts.extend([waits, Fact { at_ns: 2_000_000_000, body: crate::facts::Body::Wait(ended) }]);
+        facts.extend([waits, Fact { at_ns: 2_000_000_000, body: Body::Wait(ended) }]);
         let one = crate::answer::explain(facts).answer.ends.remove(0);
         let end = |at| AnswerEnd { seconds: (many - at) as f64, ..one.clone() };
         let origin = |end| Origin { end, victims: BTreeSet::new() };
@@ -442,6 +468,44 @@ mod tests {
         assert!(is_busy(1.0 / 32.0, 32), "one of 32");
         assert!(!is_busy(0.2 / 32.0, 32), "a fifth of one");
         assert!(is_busy(0.06, 2) && !is_busy(0.04, 2));
+    }
+
+    /// A thread of process 10 on CPU 3 is ready for half of the look; these used CPUs, where they may, for so many tenths of it.
+    fn had_the_cpu(users: &[(u32, &str, &[u32], u64)]) -> Option<String> {
+        let mut facts = host();
+        facts.push(Fact { at_ns: 0, body: Body::Host(Host { cpus: 8, ..Host::default() }) });
+        facts.push(of_process(10, "app"));
+        let ready_ns = LOOK_NS / 2;
+        let app: (u32, &str, &[u32], u64) = (10, "app", &[3], 0);
+        for (pid, name, cpus, tenths) in [app].iter().chain(users) {
+            let (who, cpus_allowed) = (thread(*pid, name), cpus.to_vec());
+            facts.push(identity(Thread { thread: who.clone(), cpus_allowed, ..Thread::default() }));
+            let run_ns = LOOK_NS / 10 * tenths;
+            let runnable_ns = if *pid == 10 { ready_ns } else { 0 };
+            let (thread, until_ns) = (who, LOOK_NS);
+            let time =
+                ThreadTime { thread, until_ns, run_ns, runnable_ns, ..ThreadTime::default() };
+            facts.push(Fact { at_ns: 0, body: Body::ThreadTime(time) });
+        }
+        let place = crate::facts::Place { state: WaitState::Runnable, ..Default::default() };
+        let (thread, end_ns) = (thread(10, "app"), ready_ns);
+        let wait = Wait { thread, begin_ns: 0, end_ns, place, ..Wait::default() };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        let ends = crate::answer::explain(facts).answer.ends;
+        let end = ends.into_iter().find(|end| end.end == EndKind::Cpu).expect("no CPU");
+        end.who.map(|who| who.name)
+    }
+
+    #[test]
+    fn who_had_the_cpu_is_whoever_used_that_one_and_not_most_of_the_host() {
+        let beside: (u32, &str, &[u32], u64) = (20, "beside", &[3], 9);
+        let all: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7];
+        let large = |cpus| (30, "java", cpus, 60);
+        assert_eq!(had_the_cpu(&[beside, large(all)]).as_deref(), Some("beside"));
+        assert_eq!(had_the_cpu(&[beside, large(&[])]).as_deref(), Some("beside"));
+        let few: Vec<(u32, &str, &[u32], u64)> =
+            vec![(20, "a", &[3], 4), (21, "b", &[3], 3), (22, "c", &[3], 3)];
+        assert_eq!(had_the_cpu(&few), None, "one of many");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod kernel_log;
 mod memory;
 mod net;
 mod object;
+mod route;
 mod session;
 mod socket_state;
 mod thread;
@@ -39,6 +40,7 @@ pub use kernel_log::*;
 pub use memory::*;
 pub use net::*;
 pub use object::*;
+pub use route::*;
 pub use session::*;
 pub use socket_state::*;
 pub use thread::*;
@@ -217,6 +219,10 @@ pub enum Body {
     NextHop(NextHop),
     /// That who is asked has no way back to who asks.
     NoWayBack(NoWayBack),
+    /// Which interface has an address that does not answer.
+    AddressHere(AddressHere),
+    /// That nothing is sent to an address, by the routes.
+    Unrouted(Unrouted),
     /// A connection's addresses at both of its ends, where they are translated between.
     Translation(Translation),
     /// What sysctls of the networking say.

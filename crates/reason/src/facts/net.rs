@@ -37,6 +37,12 @@ pub struct Link {
     /// Of a veth, the index of its other end, in whichever namespace that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
+    /// Somebody has switched it on (IFF_UP).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+    /// Of a port of a bridge, how it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<BridgePort>,
     /// It has a carrier: a cable, or another end, that is up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carrier: Option<bool>,
@@ -45,6 +51,16 @@ pub struct Link {
     pub vxlan: Option<Vxlan>,
     /// Statistics by their IFLA_STATS64 names.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What a port of a bridge passes. Source: rtnetlink IFLA_BRPORT_*.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BridgePort {
+    /// Its state, as include/uapi/linux/if_bridge.h numbers it: 0 disabled, 1 listening, 2 learning, 3 forwarding, 4 blocking.
+    pub state: u8,
+    /// It passes nothing to other ports that are so.
+    pub isolated: bool,
 }
 
 /// The ends of a tunnel of VXLAN. Source: rtnetlink IFLA_VXLAN_*.
@@ -534,61 +550,4 @@ pub struct Translation {
     /// Inode of the network namespace of this host that has the other end's address; none if none has it, or several.
     #[serde(default)]
     pub far_netns: Option<u32>,
-}
-
-/// The next hop to an address that somebody sends to without an answer, and what the neighbour table says of it. Sources:
-/// rtnetlink RTM_GETROUTE, RTM_GETNEIGH, of that one address.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NextHop {
-    /// Network namespace inode.
-    pub netns: u32,
-    /// The address that is sent to.
-    pub destination: IpAddr,
-    /// The gateway to it; none if it is on the link.
-    #[serde(default)]
-    pub gateway: Option<IpAddr>,
-    /// Interface.
-    pub interface: String,
-    /// Its kind, as of a link: of `tun` a program carries on what goes there.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// Interface index.
-    pub index: u32,
-    /// State of the next hop's neighbour entry, as the kernel numbers it (1 incomplete, 2 reachable, 32 failed); 0 if there is none.
-    #[serde(default)]
-    pub state: u16,
-    /// Age of that state.
-    #[serde(default)]
-    pub updated_ns: Ns,
-}
-
-/// That a network namespace of this host has an address that somebody asks without an answer, and no route to who asks. Source: rtnetlink
-/// RTM_GETROUTE there, of that one address.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NoWayBack {
-    /// Network namespace of who asks, inode.
-    pub netns: u32,
-    /// From.
-    pub source: IpAddr,
-    /// To.
-    pub address: IpAddr,
-    /// Network namespace that has this address, inode.
-    pub far_netns: u32,
-    /// What its routes say.
-    pub answer: NoRoute,
-}
-
-/// What the kernel says of an address that it does not send to (fib_props, net/ipv4/fib_semantics.c).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NoRoute {
-    /// No route leads there: ENETUNREACH.
-    #[default]
-    None,
-    /// A route of type `unreachable`: EHOSTUNREACH.
-    Unreachable,
-    /// A route of type `blackhole`: EINVAL.
-    Blackhole,
-    /// A route of type `prohibit`: EACCES.
-    Prohibit,
 }

@@ -192,7 +192,8 @@ pub struct Place {
     /// In poll and select: it is to be written to, not read from.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub polled_for_room: bool,
-    /// Disk that the thread last submitted a bio to, if during the current wait's system call.
+    /// Disk that the thread last submitted a bio to, if this wait may have come of it: it has not slept since, or, where it waits
+    /// uninterruptibly, a few times at most.
     pub disk: Option<DeviceNumber>,
     /// CPU on which it last ran.
     pub cpu: u32,
@@ -449,7 +450,7 @@ pub struct Exec {
 pub struct Exit {
     /// Who.
     pub thread: ThreadRef,
-    /// It was the last thread of its process.
+    /// With it its process ended: it was the last thread, or the first of a process that ends as a whole (then the last one has this too).
     #[serde(default)]
     pub last: bool,
     /// How it ended, as wait(2) has it: 256 times the exit status, or the signal. None in older recordings.

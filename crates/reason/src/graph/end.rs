@@ -292,7 +292,7 @@ impl End {
             self.main_root = Some((key, root.seconds));
             if is_longer || before.is_none_or(|(main, _)| main != key) {
                 self.links.clone_from(&root.links);
-                self.named = root.named;
+                (self.named, self.longest_ns) = (root.named, root.longest_ns);
             }
         }
     }
@@ -414,7 +414,10 @@ impl End {
         self.longest_seconds = self.longest_seconds.max(end.longest_seconds);
         self.standing |= end.standing;
         self.circle |= end.circle;
-        if end.longest_ns > self.longest_ns {
+        // A chain that goes on behind what is named says who has it, however long another is.
+        let goes_on = |of: &Self| of.main_root.is_some();
+        let is_shown = goes_on(end) == goes_on(self) && is_better(end.longest_ns, self.longest_ns);
+        if is_shown || goes_on(end) && !goes_on(self) {
             self.longest_ns = end.longest_ns;
             self.links.clone_from(&end.links);
             self.named = end.named;
@@ -424,11 +427,50 @@ impl End {
 
 #[cfg(test)]
 mod tests {
+    use super::{ChainLink, End, Leaf};
     use crate::answer::report::Finding;
     use crate::answer::{EndKind, explain};
     use crate::facts::*;
+    use crate::model::object::Object;
     use crate::programs::lock_kind::LockKind;
     use crate::rules::scenes::*;
+    use crate::waits::WaitClass;
+    use std::sync::Arc;
+
+    /// A leaf of so many links from thread 11 on, and so long.
+    fn leaf(links: u32, ns: Ns) -> Leaf {
+        let link = |tid: u32| {
+            Arc::new(ChainLink {
+                who: of(tid),
+                class: WaitClass::FutexLock,
+                object: Object::Nothing,
+                begin_ns: 0,
+                end_ns: ns,
+                since_ns: 0,
+                standing: false,
+                by_clock: false,
+                own_clock: false,
+                question_of: None,
+                is_brought: false,
+                because: None,
+            })
+        };
+        let links = (11..11 + links).map(link).collect();
+        Leaf { begin_ns: 0, end_ns: ns, links, circle: None }
+    }
+
+    #[test]
+    fn of_several_ends_as_one_the_chain_that_says_who_has_it_is_shown() {
+        const SECOND: Ns = 1_000_000_000;
+        let end = |of: Leaf| {
+            End::gathered(WaitClass::FutexLock, Object::Nothing, &[(of, 0)]).expect("an end")
+        };
+        let (followed, open) = (end(leaf(3, 2 * SECOND)), end(leaf(1, SECOND)));
+        let shown = |ends: [&End; 2]| End::merged(ends).expect("one").links.len();
+        assert_eq!(shown([&followed, &open]), 3);
+        let longer = end(leaf(1, 3 * SECOND));
+        assert_eq!(shown([&followed, &longer]), 3, "the longer one was followed to nobody");
+    }
 
     #[test]
     fn a_chain_of_a_moment_is_not_shown_whichever_came_first() {

@@ -26,7 +26,7 @@ mod question;
 mod relayed;
 mod serving;
 mod sessions;
-mod short_waits;
+pub(crate) mod short_waits;
 mod subscriptions;
 pub mod undelivered;
 pub mod unseen;

@@ -80,7 +80,7 @@ pub(super) fn serving_since(
     let length = to.saturating_sub(from);
     let turned = turned_at(index, &threads, since_ns, to);
     let busiest = || {
-        let ran = |thread: &&ThreadRef| index.waits.ran_ns(thread);
+        let ran = |thread: &&ThreadRef| index.waits.ran_within_ns(thread, from, to);
         threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
     };
     let held = || {
@@ -229,7 +229,7 @@ pub(super) fn chosen(
         .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
     let ran = threads
         .iter()
-        .map(|thread| (index.waits.ran_ns(thread), thread))
+        .map(|thread| (index.waits.ran_within_ns(thread, wait.begin_ns, wait.end_ns), thread))
         .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
     match (held, ran) {
         (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
@@ -404,6 +404,39 @@ mod tests {
         };
         assert_eq!(chosen(3 * SECOND), Some(21));
         assert_ne!(chosen(4 * SECOND), Some(21), "it may be either");
+    }
+
+    #[test]
+    fn who_ran_at_another_time_serves_nobody() {
+        const MS: Ns = 1_000_000;
+        let waits = |thread: ThreadRef, syscall: &str, (begin_ns, end_ns): (Ns, Ns)| {
+            let state = WaitState::Sleep;
+            let place = Place { state, syscall: syscall.into(), ..Place::default() };
+            let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let chosen = |rests: (Ns, Ns)| {
+            let asker = ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "curl".into() };
+            let ran = ThreadTime {
+                thread: of_java(21, "worker"),
+                until_ns: LOOK_NS,
+                run_ns: 2 * SECOND,
+                ..ThreadTime::default()
+            };
+            let asked = (2 * SECOND, 2 * SECOND + 50 * MS);
+            let facts = vec![
+                waits(asker.clone(), "recvfrom", asked),
+                waits(of_java(21, "worker"), "epoll_wait", rests),
+                Fact { at_ns: LOOK_NS, body: Body::ThreadTime(ran) },
+            ];
+            let Observed { model, timelines } = Observed::new([host(), facts].concat());
+            let index = Index::new(&model, &timelines);
+            let asked = index.waits.at(&asker, 2 * SECOND + MS).expect("it waits");
+            chosen(&index, asked, vec![of_java(20, "main")]).map(|thread| thread.tid)
+        };
+        assert_eq!(chosen((SECOND, 3 * SECOND)), Some(20), "it rested meanwhile");
+        assert_eq!(chosen((3 * SECOND, 4 * SECOND)), Some(21));
     }
 
     #[test]

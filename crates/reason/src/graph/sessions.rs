@@ -11,7 +11,7 @@ use super::conversation::PAUSE_MAX;
 use super::index::Index;
 use super::question::is_for_a_question;
 use super::wakers::waker;
-use crate::facts::{Thread, ThreadRef, UserFrame};
+use crate::facts::{ThreadRef, UserFrame};
 use crate::programs;
 use crate::waits::timeline::WaitSpan;
 
@@ -80,18 +80,19 @@ const STATEMENTS: &[&str] =
 fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let identity = |pid: u32| index.model.threads.by_id.get(&pid);
     let waiter = identity(wait.thread.pid)?;
-    let database = programs::session(&waiter.command)?.database;
-    let may_hold = |other: &Thread| {
-        let session = programs::session(&other.command);
-        other.executable == waiter.executable
-            && session.is_some_and(|session| session.database == database && session.may_hold)
+    let session = |pid: u32| identity(pid).and_then(|known| programs::session(&known.command));
+    let database = session(wait.thread.pid)?.database;
+    // Who does not say in which database it is, as who carries out the changes of another server, may have it, and is not known to.
+    let may_hold = |other: &ThreadRef| {
+        let is_near = |name: &str| name.is_empty() || name == database;
+        let is_its = identity(other.pid).is_some_and(|it| it.executable == waiter.executable);
+        is_its && session(other.pid).is_some_and(|it| it.may_hold && is_near(it.database))
     };
     let siblings = index.families.living_children(waiter.parent_pid);
-    let mut holders = siblings.into_iter().filter(|sibling| {
-        sibling.pid != wait.thread.pid && identity(sibling.pid).is_some_and(may_hold)
-    });
-    let only = holders.next()?;
-    holders.next().is_none().then_some(only)
+    let mut holders = siblings.into_iter().filter(|it| it.pid != wait.thread.pid && may_hold(it));
+    let only = holders.next().filter(|_| !database.is_empty())?;
+    let is_said = session(only.pid).is_some_and(|it| !it.database.is_empty());
+    (holders.next().is_none() && is_said).then_some(only)
 }
 
 #[cfg(test)]
@@ -106,7 +107,10 @@ mod tests {
     /// their titles say. Who would have to act for 10, the client of session 20.
     fn held_by(titles: [&str; 2]) -> Vec<(EndKind, Option<u32>)> {
         let title = |pid: u32, text: &str| {
-            let command = format!("postgres: app sales [local] {text}");
+            let command = match text.starts_with("autovacuum") || text.starts_with("logical") {
+                true => format!("postgres: {text}"),
+                false => format!("postgres: app sales [local] {text}"),
+            };
             let executable = "/usr/lib/postgresql/15/bin/postgres".to_string();
             let thread = thread(pid, "postgres");
             identity(Thread { thread, parent_pid: 5, command, executable, ..Thread::default() })
@@ -165,6 +169,8 @@ mod tests {
     #[test]
     fn the_only_session_with_a_transaction_holds_it() {
         assert_eq!(held_by(["idle in transaction", "idle"]), [(EndKind::Lock, Some(30))]);
+        let other = ["idle in transaction", "autovacuum worker stock"];
+        assert_eq!(held_by(other), [(EndKind::Lock, Some(30))], "of another database");
     }
 
     #[test]
@@ -173,6 +179,9 @@ mod tests {
         assert!(nobody(held_by(["idle in transaction", "SELECT"])));
         assert!(nobody(held_by(["idle", "idle in transaction (aborted)"])));
         assert!(nobody(held_by(["DELETE waiting", "idle"])));
+        assert!(nobody(held_by(["idle in transaction", "autovacuum worker sales"])));
+        let applies = "logical replication worker for subscription 16394";
+        assert!(nobody(held_by(["idle", applies])), "in which database it is is not said");
     }
 
     /// Thread 21 of a server wants a row, and others of its threads wait for their clients' next word. Who holds the row.

@@ -65,7 +65,7 @@ pub(super) fn reported<'t>(
 ) -> [(Reported<'t>, Ns); 2] {
     let mut reported = [Reported::default(), Reported::default()];
     for wait in timelines.of(who) {
-        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+        if is_for_cpu(wait) {
             continue;
         }
         let ns = wait.within_ns(time.since_ns, time.until_ns);
@@ -123,8 +123,7 @@ impl ShortWaits {
     /// 1 of a wait that stands for itself alone.
     pub(super) fn weight(&self, model: &Model, wait: &WaitSpan) -> f64 {
         // Of the waits for a CPU none was left out.
-        let is_for_cpu = matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
-        if self.weights.is_empty() || is_for_cpu || !is_short(wait, self.short_ns) {
+        if self.weights.is_empty() || is_for_cpu(wait) || !is_short(wait, self.short_ns) {
             return 1.0;
         }
         let key = (model.threads.key(&wait.thread), is_uninterruptible(wait));
@@ -134,6 +133,27 @@ impl ShortWaits {
     pub(super) fn is_empty(&self) -> bool {
         self.weights.is_empty()
     }
+}
+
+/// Time of the threads that were asked about which no wait explains, seconds: too short to be reported, and of a kind of which there is no
+/// sample. Nobody knows whether it was idle.
+pub(crate) fn unexplained_seconds(model: &Model, timelines: &Timelines) -> f64 {
+    let is_process = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+    let short_ns = short_ns_max(model).filter(|_| is_process);
+    let own = |time: &&ThreadTime| !time.kernel && model.in_target(&time.thread);
+    let of_thread = |time: &ThreadTime| {
+        let who = model.threads.key_at(&time.thread, time.until_ns);
+        let asleep = reported(timelines, who, time, short_ns.unwrap_or(0));
+        let unknown = asleep.iter().filter(|(of, _)| short_ns.is_none() || !of.is_sample());
+        let ready = timelines.of(who).iter().filter(|wait| is_for_cpu(wait));
+        let ready_ns: Ns = ready.map(|wait| wait.within_ns(time.since_ns, time.until_ns)).sum();
+        unknown.map(|(_, left_ns)| left_ns).sum::<Ns>() + time.runnable_ns.saturating_sub(ready_ns)
+    };
+    model.threads.times.iter().filter(own).map(of_thread).sum::<Ns>() as f64 / 1e9
+}
+
+fn is_for_cpu(wait: &WaitSpan) -> bool {
+    matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
 }
 
 fn is_uninterruptible(wait: &WaitSpan) -> bool {

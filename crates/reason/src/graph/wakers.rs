@@ -78,8 +78,8 @@ fn may_time_out(place: &Place) -> bool {
     match place.syscall.as_str() {
         "epoll_wait" | "epoll_pwait" | "poll" => timeout_ns(place).is_some(),
         "ppoll" | "rt_sigtimedwait" => pointer(2),
-        "select" | "pselect6" => pointer(4),
-        "epoll_pwait2" | "futex" => pointer(3),
+        "select" | "pselect6" | "io_getevents" | "io_pgetevents" | "futex_wait" => pointer(4),
+        "epoll_pwait2" | "futex" | "futex_waitv" => pointer(3),
         _ => true,
     }
 }
@@ -125,7 +125,7 @@ pub fn is_stalled(class: WaitClass) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_by_clock;
+    use super::{is_by_clock, may_time_out};
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
@@ -203,6 +203,18 @@ mod tests {
         })));
         let end = explain(facts).answer.ends.remove(0);
         assert_eq!((end.end, end.who.and_then(|who| who.pid)), (EndKind::Sleep, Some(20)));
+    }
+
+    #[test]
+    fn a_call_may_time_out_by_its_own_argument_alone() {
+        for (syscall, at) in [("futex_wait", 4), ("futex_waitv", 3), ("io_pgetevents", 4)] {
+            let mut args = [7, 7, 7, 7, 7, 7];
+            let may =
+                |args| may_time_out(&Place { syscall: syscall.into(), args, ..Place::default() });
+            assert!(may(args), "{syscall}");
+            args[at] = 0;
+            assert!(!may(args), "{syscall}");
+        }
     }
 
     #[test]

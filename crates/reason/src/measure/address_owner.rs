@@ -1,7 +1,8 @@
 //! Who has an address of this host: the process whose socket listens, or is bound, there.
 //!
 //! By the descriptors that were read at the end of the look. Of several network namespaces that of whoever asks counts where
-//! it is known. Must not: guess by a program's name or its arguments.
+//! it is known. Who is refused has no descriptor there, and his protocol is not known: ports are taken for each protocol by itself, so
+//! where processes have it by several nobody is named. Must not: guess by a program's name or its arguments.
 
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::model::Model;
@@ -17,18 +18,53 @@ pub fn owner<'m>(
         model.threads.identity(thread).map(|known| known.netns).filter(|netns| *netns != 0)
     };
     let own = netns(asker);
-    let has_it = |end: &&Endpoint| match &end.object {
+    let has_it = |end: &'m Endpoint| match &end.object {
         ObjectRef::Inet(socket) => {
             let (ip, other) = (address.ip(), socket.local.ip());
-            socket.local.port() == address.port()
+            let is_there = socket.local.port() == address.port()
                 && socket.remote.port() == 0
                 && (ip == other || ip.is_unspecified() || other.is_unspecified())
                 && own.is_none_or(|own| own == socket.netns)
-                && end.process.pid != asker.pid
+                && end.process.pid != asker.pid;
+            is_there.then_some((socket.is_tcp(), &end.process))
         }
-        _ => false,
+        _ => None,
     };
+    let ends: Vec<_> = model.held.endpoints.iter().filter_map(has_it).collect();
     // Forked servers share the socket: the first process of them has it.
-    let ends = model.held.endpoints.iter().filter(has_it);
-    ends.map(|end| &end.process).min_by_key(|process| (process.start_ns, process.pid))
+    let first = |tcp: bool| {
+        let of = ends.iter().filter(|(is_tcp, _)| *is_tcp == tcp).map(|(_, process)| *process);
+        of.min_by_key(|process| (process.start_ns, process.pid))
+    };
+    match (first(true), first(false)) {
+        (Some(stream), Some(datagram)) => (stream.pid == datagram.pid).then_some(stream),
+        (stream, datagram) => stream.or(datagram),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Fact, InetRef};
+    use crate::rules::scenes::{endpoint, host, thread};
+
+    fn has(pid: u32, protocol: &str) -> Fact {
+        let at = |text: &str| text.parse().expect("an address");
+        let (local, remote) = (at("0.0.0.0:443"), at("0.0.0.0:0"));
+        let ino = u64::from(pid);
+        let of = InetRef { ino, netns: 1, protocol: protocol.into(), local, remote, state: 10 };
+        endpoint(pid, "server", ObjectRef::Inet(of))
+    }
+
+    #[test]
+    fn of_two_that_have_a_port_by_different_protocols_nobody_knows_which_is_in_the_way() {
+        let of = |facts: Vec<Fact>| {
+            let model = Model::new([host(), facts].concat());
+            let asked = SocketAddr::from(([10, 0, 0, 1], 443));
+            owner(&model, asked, &thread(10, "app")).map(|process| process.pid)
+        };
+        assert_eq!(of(vec![has(30, "tcp")]), Some(30));
+        assert_eq!(of(vec![has(30, "tcp"), has(20, "udp")]), None);
+        assert_eq!(of(vec![has(30, "tcp"), has(30, "udp")]), Some(30), "it has both");
+    }
 }

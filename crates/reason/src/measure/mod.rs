@@ -27,6 +27,7 @@ pub mod filter_rules;
 pub mod full_groups;
 pub mod interpreters;
 pub mod interrupts;
+pub mod link_path;
 pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
@@ -41,6 +42,7 @@ pub mod process_names;
 pub mod refusals;
 pub mod steal;
 pub mod tcp_stream;
+pub mod tunnels;
 pub mod usages;
 
 use crate::facts::{DeviceNumber, ThreadRef, ThreadTime};

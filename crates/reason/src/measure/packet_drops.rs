@@ -3,7 +3,7 @@
 //! A packet names its socket by inode where the kernel still knew it, else by its addresses, in either direction. Must not: say what a
 //! reason means, or whether a drop matters.
 
-use crate::facts::{DroppedFlow, InetRef, ObjectRef, PacketDrops, TapReader, ThreadRef};
+use crate::facts::{DroppedFlow, InetRef, PacketDrops};
 use crate::model::Model;
 use std::net::SocketAddr;
 
@@ -73,49 +73,6 @@ pub fn of_socket<'m>(model: &'m Model, reason: &str, socket: &InetRef) -> Vec<Dr
     found
 }
 
-/// What a tunnel carries a socket's packets in, and was dropped for a reason: with the program that has the tunnel's device open.
-pub fn of_tunnel<'m>(
-    model: &'m Model,
-    reason: &str,
-    socket: &InetRef,
-) -> Option<(&'m ThreadRef, Vec<Dropped<'m>>)> {
-    let carrier = tunnel(model, socket)?;
-    let own = model.held.endpoints.iter().filter(|end| end.process.pid == carrier.pid);
-    let own: Vec<&InetRef> = own
-        .filter_map(|end| match &end.object {
-            ObjectRef::Inet(own) if own.netns == socket.netns => Some(own),
-            _ => None,
-        })
-        .collect();
-    let is_at = |own: &InetRef, address: SocketAddr| {
-        let is_any = own.local.ip().is_unspecified();
-        own.local.port() == address.port() && (is_any || canonical(own.local) == canonical(address))
-    };
-    // An address of all is another program's too, where the socket is known.
-    let is_others = |by: &Option<ThreadRef>| by.as_ref().is_some_and(|by| by.pid != carrier.pid);
-    let is_of = |flow: &DroppedFlow| {
-        if is_others(&flow.sender) && is_others(&flow.receiver) {
-            return false;
-        }
-        let mut own = own.iter().filter(|own| own.protocol == flow.protocol);
-        own.any(|own| is_at(own, flow.from) || is_at(own, flow.to))
-    };
-    // Either way they are the tunnel's.
-    let of = flows(model, reason).filter(|(_, flow)| is_of(flow));
-    let of = of.map(|(kind, flow)| Dropped { kind, flow, is_outgoing: true });
-    let dropped: Vec<Dropped<'m>> = of.collect();
-    (!dropped.is_empty()).then_some((carrier, dropped))
-}
-
-/// The program that has the tun device open by which a socket's packets go.
-fn tunnel<'m>(model: &'m Model, socket: &InetRef) -> Option<&'m ThreadRef> {
-    let to = (socket.netns, socket.remote.ip().to_canonical());
-    let hop = model.net.next_hops.get(&to).filter(|hop| hop.kind == "tun")?;
-    let has_it = |it: &&TapReader| it.interface == hop.interface && it.netns == hop.netns;
-    let mut readers = model.net.drop_causes.tap_readers.iter().filter(has_it);
-    readers.next().map(|it| &it.process)
-}
-
 /// What was sent to an address, or came from it, and was dropped for a reason.
 pub fn of_address<'m>(model: &'m Model, reason: &str, address: SocketAddr) -> Vec<Dropped<'m>> {
     let behind = model.called.translations.behind(address).map(|far| far.pair.0);
@@ -133,7 +90,8 @@ pub fn of_address<'m>(model: &'m Model, reason: &str, address: SocketAddr) -> Ve
     of.collect()
 }
 
-fn flows<'m>(
+/// What was dropped for a reason, flow by flow.
+pub(super) fn flows<'m>(
     model: &'m Model,
     reason: &str,
 ) -> impl Iterator<Item = (&'m PacketDrops, &'m DroppedFlow)> {

@@ -170,11 +170,21 @@ pub fn tcp_streams<'a>(
     streams
 }
 
-/// The descriptor at the other end of a connection, if it is on this host, in whatever network namespace.
+/// The descriptor at the other end of a connection, if it is on this host, in whatever network namespace but of loopback addresses,
+/// which each has for itself.
 pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint> {
-    let far = model.called.translations.other_end(socket);
+    let translations = &model.called.translations;
+    let far = translations.other_end(socket);
+    let netns = match translations.far_end(socket) {
+        Some(far) => far.netns,
+        None => Some(socket.netns),
+    };
+    let is_of_namespace = far.0.ip().is_loopback() && far.1.ip().is_loopback();
     model.held.endpoints.iter().find(|endpoint| match &endpoint.object {
-        ObjectRef::Inet(other) => (other.local, other.remote) == far,
+        ObjectRef::Inet(other) => {
+            let is_there = !is_of_namespace || netns.is_none_or(|it| it == other.netns);
+            (other.local, other.remote) == far && other.is_tcp() == socket.is_tcp() && is_there
+        }
         _ => false,
     })
 }
@@ -183,4 +193,33 @@ pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint>
 pub fn leads_to(model: &Model, client: &InetRef, server: &InetRef) -> bool {
     (client.protocol == server.protocol || client.is_tcp() && server.is_tcp())
         && model.called.translations.leads_to(client, server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Fact;
+    use crate::rules::scenes::{endpoint, host};
+
+    #[test]
+    fn an_equal_pair_of_loopback_addresses_in_another_namespace_is_another_connection() {
+        let at = |text: &str| text.parse().expect("an address");
+        let near = |netns, local: &str, remote: &str| InetRef {
+            ino: 5,
+            netns,
+            protocol: "tcp".into(),
+            local: at(local),
+            remote: at(remote),
+            state: 1,
+        };
+        let found = |local: &str, remote: &str| {
+            let far = ObjectRef::Inet(near(2, remote, local));
+            let facts: Vec<Fact> = vec![endpoint(20, "server", far)];
+            let model = Model::new([host(), facts].concat());
+            let of = |netns| other_end(&model, &near(netns, local, remote)).is_some();
+            (of(1), of(2))
+        };
+        assert_eq!(found("127.0.0.1:4000", "127.0.0.1:80"), (false, true));
+        assert_eq!(found("10.0.0.1:4000", "10.0.0.2:80"), (true, true));
+    }
 }

@@ -218,6 +218,8 @@ impl Model {
             Body::NetCounters(it) => self.net.push(at, it),
             Body::NextHop(it) => self.net.push(at, it),
             Body::NoWayBack(it) => self.net.push(at, it),
+            Body::AddressHere(it) => self.net.push(at, it),
+            Body::Unrouted(it) => self.net.push(at, it),
             Body::Translation(it) => self.called.translations.learn(&it),
             Body::Sysctl(it) => self.net.push(at, it),
 

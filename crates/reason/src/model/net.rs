@@ -55,6 +55,22 @@ pub(crate) struct DropCauses {
     pub(crate) reverse_paths: BTreeMap<(u32, u32), ReversePath>,
     /// Who is asked and has no way back, by the namespace of who asks and the address that is asked.
     pub(crate) no_ways_back: BTreeMap<(u32, IpAddr), NoWayBack>,
+    /// Which interface has an address that does not answer, by the namespace of who sends and the address.
+    pub(crate) addresses_here: BTreeMap<(u32, IpAddr), AddressHere>,
+    /// Where nothing is sent to, by namespace and address.
+    pub(crate) unrouted: BTreeMap<(u32, IpAddr), Unrouted>,
+}
+
+impl DropCauses {
+    /// Why nothing is sent to an address from a namespace; where that is not known, as of a program that has ended at once, from the only
+    /// one that was asked.
+    pub(crate) fn unrouted_to(&self, netns: Option<u32>, to: IpAddr) -> Option<&Unrouted> {
+        let mut all = self.unrouted.values().filter(|it| it.address == to);
+        match netns {
+            Some(netns) => all.find(|it| it.netns == netns),
+            None => all.next().filter(|_| all.next().is_none()),
+        }
+    }
 }
 
 impl Net {
@@ -176,6 +192,18 @@ impl Push<NextHop> for Net {
 impl Push<NoWayBack> for Net {
     fn push(&mut self, _: Ns, way: NoWayBack) {
         self.drop_causes.no_ways_back.insert((way.netns, way.address), way);
+    }
+}
+
+impl Push<AddressHere> for Net {
+    fn push(&mut self, _: Ns, it: AddressHere) {
+        self.drop_causes.addresses_here.insert((it.netns, it.address), it);
+    }
+}
+
+impl Push<Unrouted> for Net {
+    fn push(&mut self, _: Ns, it: Unrouted) {
+        self.drop_causes.unrouted.insert((it.netns, it.address), it);
     }
 }
 

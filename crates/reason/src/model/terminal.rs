@@ -1,7 +1,8 @@
 //! A terminal by its name: which side of it a descriptor is on.
 //!
 //! The kernel names the side that a program has `pts/3`, and the reader of descriptors the side of whoever shows it `ptm/3`, with the same
-//! number. Anything else (`tty1`, `ttyS0`) has a person or a wire at its other end. Must not: be parsed elsewhere.
+//! number. A virtual console (`tty1`) has a keyboard at its other end, anything else (`ttyS0`, `ttyUSB0`, `hvc0`) a line: a person or a
+//! device, which its name does not tell. Must not: be parsed elsewhere.
 
 /// A side of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +30,24 @@ impl<'a> Terminal<'a> {
         matches!(self, Self::Shown(_))
     }
 
+    /// Whether whoever reads it reads what is typed: the programs' side of a pair, or a virtual console.
+    pub fn is_keyboard(self) -> bool {
+        match self {
+            Self::Shown(_) => false,
+            Self::Used(_) => true,
+            Self::Other(name) => {
+                let number = name.strip_prefix("tty").unwrap_or_default();
+                name == "console"
+                    || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+            }
+        }
+    }
+
+    /// Whether it is a line, with a person or a device at its other end.
+    pub fn is_line(self) -> bool {
+        !self.is_shown() && !self.is_keyboard()
+    }
+
     /// The other side of the same pair, of the programs' side.
     pub fn shows(self, used: Terminal<'_>) -> bool {
         match (self, used) {
@@ -48,5 +67,16 @@ mod tests {
         assert!(shown.shows(used) && shown.is_shown() && !used.is_shown());
         assert!(!shown.shows(Terminal::of("pts/31")) && !used.shows(shown));
         assert_eq!(Terminal::of("tty1"), Terminal::Other("tty1"));
+    }
+
+    #[test]
+    fn a_serial_port_may_have_a_device_at_its_other_end() {
+        for name in ["pts/3", "tty1", "tty63", "console"] {
+            assert!(Terminal::of(name).is_keyboard() && !Terminal::of(name).is_line(), "{name}");
+        }
+        for name in ["ttyS1", "ttyUSB0", "hvc0", "ttyACM0"] {
+            assert!(Terminal::of(name).is_line() && !Terminal::of(name).is_keyboard(), "{name}");
+        }
+        assert!(!Terminal::of("ptm/3").is_line() && !Terminal::of("ptm/3").is_keyboard());
     }
 }

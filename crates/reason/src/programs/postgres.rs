@@ -145,13 +145,30 @@ pub(super) fn psql(doors: &Doors) -> String {
     format!("runuser -u postgres -- psql{at}")
 }
 
-/// Of `postgres: [cluster: ]user database host activity`.
+/// Of `postgres: [cluster: ]user database host activity`, or of a worker without a client that changes rows and vacuums tables.
 fn session(title: &str) -> Option<Session<'_>> {
+    if let Some((database, waits)) = own_title(title).and_then(worker) {
+        return Some(Session { database, waits, may_hold: !waits });
+    }
     let (database, activity) = parts(title)?;
     let waits = activity.ends_with(" waiting");
     let ended = matches!(activity, "" | "idle" | "idle in transaction (aborted)");
     let begins = matches!(activity, "authentication" | "startup" | "initializing");
     Some(Session { database, waits, may_hold: !ended && !begins && !waits })
+}
+
+/// A worker's database, as far as its title has it, and whether it waits for a lock.
+fn worker(own_title: &str) -> Option<(&str, bool)> {
+    let (title, waits) = match own_title.trim_end().strip_suffix(" waiting") {
+        Some(title) => (title, true),
+        None => (own_title, false),
+    };
+    if let Some(database) = title.strip_prefix("autovacuum worker") {
+        return Some((database.trim(), waits));
+    }
+    // "logical replication [apply|tablesync|parallel apply] worker for subscription N".
+    let applies = title.strip_prefix("logical replication ")?.contains("worker for subscription");
+    applies.then_some(("", waits))
 }
 
 /// What a process calls itself, without its cluster (cluster_name), which some distributions set for each server.
@@ -187,6 +204,13 @@ mod tests {
         assert_eq!(of("UPDATE waiting"), Some((true, false)));
         assert_eq!(of("idle in transaction"), Some((false, true)));
         assert_eq!(of("idle"), Some((false, false)));
+        let worker =
+            |title: &str| session(title).map(|it| (it.database.to_string(), it.waits, it.may_hold));
+        let vacuums = Some(("sales".to_string(), false, true));
+        assert_eq!(worker("postgres: 15/main: autovacuum worker sales"), vacuums);
+        let applies = "postgres: logical replication worker for subscription 16394 waiting";
+        assert_eq!(worker(applies), Some((String::new(), true, false)));
+        assert_eq!(worker("postgres: logical replication launcher "), None);
         assert_eq!(brings_about("postgres: checkpointer sales [local] idle"), None, "a user");
     }
 

@@ -5,7 +5,7 @@
 /// A session of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session<'a> {
-    /// The database that it is in.
+    /// The database that it is in; empty if it does not say.
     pub database: &'a str,
     /// It waits for a lock.
     pub waits: bool,

@@ -54,6 +54,7 @@ pub(crate) fn errno_name(errno: i32) -> String {
         12 => "ENOMEM",
         13 => "EACCES",
         17 => "EEXIST",
+        22 => "EINVAL",
         23 => "ENFILE",
         24 => "EMFILE",
         27 => "EFBIG",

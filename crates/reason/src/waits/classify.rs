@@ -9,7 +9,8 @@
 //! Function names differ between kernels; each row lists the names that have been seen since 5.4.
 
 use super::WaitClass;
-use super::functions::{BY_FUNCTION, DISK_FUNCTIONS, LOCK_FUNCTIONS};
+use super::functions::{BY_FUNCTION, DISK_FUNCTIONS, FUTEX_FUNCTIONS, LOCK_FUNCTIONS};
+use super::futex_value::{WITH_WAITERS, is_private};
 use super::poll_intent::DNS_PORT;
 use crate::facts::{ObjectRef, Place, ThreadRef, WaitState, Wake, WakeContext};
 
@@ -67,12 +68,13 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
     if let Some(class) = by_function {
         return class;
     }
-    if place.syscall == "futex"
-        || has(frames, &["futex_wait", "futex_wait_queue", "futex_wait_queue_me"])
-    {
+    if place.syscall.starts_with("futex") || has(frames, FUTEX_FUNCTIONS) {
         return futex(place);
     }
     if is_disk(frames, place) {
+        if is_served(place) {
+            return WaitClass::FuseDaemon;
+        }
         let faults = has(frames, &["filemap_fault", "do_fault", "__do_fault", "handle_mm_fault"]);
         return if faults { WaitClass::PageFault } else { WaitClass::Disk };
     }
@@ -108,10 +110,8 @@ fn is_async(place: &Place) -> bool {
 /// Whether another process ended a wait for a word that it cannot wake (futex(2), FUTEX_PRIVATE_FLAG): with a signal, as a
 /// child does that ends. Whoever waited there waited for an event, not for something that is held.
 fn is_signalled(thread: &ThreadRef, place: &Place, wake: &Wake) -> bool {
-    const PRIVATE: u64 = 128;
-    let is_private = place.syscall == "futex" && place.args[1] & PRIVATE != 0;
     let by_task = wake.context == WakeContext::Task && !wake.by_kernel_thread;
-    is_private && by_task && wake.by.pid != 0 && wake.by.pid != thread.pid
+    is_private(place) && by_task && wake.by.pid != 0 && wake.by.pid != thread.pid
 }
 
 /// Somebody typed ctrl-S there: only ctrl-Q lets it go on.
@@ -122,10 +122,17 @@ fn stopped_terminal(place: &Place) -> Option<WaitClass> {
 
 fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {
     let (class, _) = BY_FUNCTION.iter().find(|(_, names)| has(frames, names))?;
-    // The journal's own functions submit and wait for blocks: what counts is the innermost reason.
-    if *class == WaitClass::Journal
-        && has(frames, &["submit_bio_wait", "__wait_on_buffer", "blk_mq_get_tag"])
-    {
+    // The journal's own functions submit and wait for blocks, and btrfs commits in its caller: what counts is the innermost reason.
+    const FOR_BLOCKS: &[&str] = &[
+        "submit_bio_wait",
+        "__wait_on_buffer",
+        "blk_mq_get_tag",
+        "folio_wait_bit_common",
+        "folio_wait_writeback",
+        "wait_on_page_bit",
+        "wait_on_page_bit_common",
+    ];
+    if *class == WaitClass::Journal && has(frames, FOR_BLOCKS) {
         return Some(WaitClass::Disk);
     }
     if *class == WaitClass::SocketRead && dns_socket(place) {
@@ -141,6 +148,13 @@ fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {
 
 fn is_disk(frames: &[String], place: &Place) -> bool {
     has(frames, DISK_FUNCTIONS) || (place.iowait && place.state == WaitState::DiskSleep)
+}
+
+/// A file of a file system that a program serves. Of what is read ahead the waiter's own stack says only that it waits for a page.
+fn is_served(place: &Place) -> bool {
+    const SERVED: [&str; 2] = ["fuse", "virtiofs"];
+    let Some(ObjectRef::File(file)) = &place.object else { return false };
+    SERVED.iter().any(|kind| file.fs_type.starts_with(kind))
 }
 
 fn is_write_to_file_system(frames: &[String], place: &Place) -> bool {
@@ -185,13 +199,16 @@ fn dns_socket(place: &Place) -> bool {
     matches!(&place.object, Some(ObjectRef::Inet(socket)) if socket.remote.port() == DNS_PORT)
 }
 
-/// By FUTEX_WAIT's expected value: 2 is "locked, with waiters" in glibc's and Rust's mutexes and in
-/// most others that follow Drepper, "Futexes are tricky". PI futexes are locks by definition.
+/// By FUTEX_WAIT's expected value: 2 is "locked, with waiters" in glibc's and Rust's mutexes, and may be a lock where it is not
+/// theirs (futex_value.rs, which knows the other waits). PI futexes are locks by definition. The newer calls have other arguments.
 fn futex(place: &Place) -> WaitClass {
     const PI: [u64; 2] = [6, 13];
+    if matches!(place.syscall.as_str(), "futex_wait" | "futex_waitv") {
+        return WaitClass::FutexWait;
+    }
     let [_, operation, expected, ..] = place.args;
     let command = operation & 127;
-    if PI.contains(&command) || (matches!(command, 0 | 9) && expected == 2) {
+    if PI.contains(&command) || (matches!(command, 0 | 9) && expected == WITH_WAITERS) {
         return WaitClass::FutexLock;
     }
     WaitClass::FutexWait
@@ -199,7 +216,7 @@ fn futex(place: &Place) -> WaitClass {
 
 fn by_syscall(place: &Place) -> WaitClass {
     match place.syscall.as_str() {
-        "futex" => futex(place),
+        "futex" | "futex_wait" | "futex_waitv" => futex(place),
         // A semaphore of System V's, or room in a queue of messages, is waited for like a word of the process: another
         // process gives it back.
         "semop" | "semtimedop" | "msgrcv" | "msgsnd" | "mq_timedreceive" | "mq_timedsend" => {
@@ -257,6 +274,7 @@ fn by_object(place: &Place, syscall: &str) -> WaitClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FileRef;
 
     fn place(state: WaitState, syscall: &str) -> Place {
         Place { state, syscall: syscall.into(), ..Place::default() }
@@ -331,6 +349,52 @@ mod tests {
         let stack =
             ["__schedule", "schedule", "percpu_rwsem_wait", "__percpu_down_read", "mnt_want_write"];
         assert_eq!(class(&at, &stack), WaitClass::FrozenFs);
+    }
+
+    #[test]
+    fn a_page_of_a_file_that_a_daemon_serves_is_the_daemons() {
+        let reads = |fs_type: &str| {
+            let file = FileRef { fs_type: fs_type.into(), ..FileRef::default() };
+            let object = Some(ObjectRef::File(file));
+            let at = Place { object, iowait: true, ..place(WaitState::DiskSleep, "read") };
+            class(&at, &["io_schedule", "folio_wait_bit_common", "filemap_read"])
+        };
+        assert_eq!(reads("fuse"), WaitClass::FuseDaemon);
+        assert_eq!(reads("fuseblk"), WaitClass::FuseDaemon);
+        assert_eq!(reads("ext4"), WaitClass::Disk);
+    }
+
+    #[test]
+    fn a_journal_is_known_by_its_functions_and_not_where_they_wait_for_blocks() {
+        let at = place(WaitState::DiskSleep, "fsync");
+        for function in ["xfs_log_force", "xlog_cil_force_seq", "wait_log_commit"] {
+            assert_eq!(class(&at, &["schedule", function]), WaitClass::Journal, "{function}");
+        }
+        let commits = ["folio_wait_bit_common", "btrfs_commit_transaction", "btrfs_sync_file"];
+        assert_eq!(class(&at, &commits), WaitClass::Disk);
+        assert_eq!(class(&at, &["schedule", commits[1]]), WaitClass::Journal);
+    }
+
+    #[test]
+    fn a_file_of_another_host_is_waited_for_as_its_answer() {
+        let at = place(WaitState::DiskSleep, "newfstatat");
+        for function in ["rpc_wait_bit_killable", "p9_client_rpc", "ceph_mdsc_wait_request"] {
+            let stack = ["schedule", function, "do_sys_newfstatat"];
+            assert_eq!(class(&at, &stack), WaitClass::SocketRead, "{function}");
+        }
+        let locks = ["rpc_wait_bit_killable", "nlmclnt_call", "nlmclnt_lock", "nlmclnt_proc"];
+        assert_ne!(class(&at, &locks), WaitClass::SocketRead, "a lock of such a file");
+    }
+
+    #[test]
+    fn the_newer_calls_for_a_word_have_other_arguments() {
+        for syscall in ["futex_wait", "futex_waitv"] {
+            let mut at = place(WaitState::Sleep, syscall);
+            at.args = [0x1000, 1, 2, 0, 0, 0];
+            assert_eq!(class(&at, &[]), WaitClass::FutexWait, "{syscall}");
+        }
+        let waits = ["schedule", "futex_wait_multiple"];
+        assert_eq!(class(&place(WaitState::Sleep, ""), &waits), WaitClass::FutexWait);
     }
 
     #[test]

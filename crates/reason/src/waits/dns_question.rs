@@ -1,16 +1,57 @@
-//! Which question to a name server a wait for a descriptor is for.
+//! Which question to a name server a wait for a descriptor is for, and when a question was over.
 //!
 //! A program asks, and waits for the answer at once: by the thread and the time. Who has the address connects to it within
-//! milliseconds and waits there, so the socket must be the question's where it is known, and the answer must not have come. Must not: say
-//! who answers (graph/index/connections.rs).
+//! milliseconds and waits there, so the socket must be the question's where it is known, and the answer must not have come. A question
+//! is over with its answer, and for its process where that asks it again, of whichever server: who has two name servers asks the
+//! second one the same, and goes on with what that says. Must not: say who answers (graph/index/connections.rs), or for whom a question
+//! stays open (graph/index/questions.rs, which reads what is found here).
 
 use super::poll_intent::DNS_PORT;
 use super::span::WaitSpan;
 use crate::facts::*;
 use crate::model::Model;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// When a question was over; none: not within the look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Closing {
+    /// Its answer came.
+    answered_ns: Option<Ns>,
+    /// Its process asked the same again.
+    again_ns: Option<Ns>,
+}
+
+impl Closing {
+    /// Whichever came first.
+    pub fn over_ns(self) -> Option<Ns> {
+        self.answered_ns.into_iter().chain(self.again_ns).min()
+    }
+}
+
+/// Of each question of a model, in its order. An answer is known by the server, the number of the question and the port that it was asked by.
+pub fn closings(model: &Model) -> Vec<Closing> {
+    let mut replies: HashMap<(u16, SocketAddr, u16), Vec<Ns>> = HashMap::new();
+    for (at_ns, reply) in model.net.dns_replies.iter() {
+        let key = (reply.id, reply.server, reply.local.port());
+        replies.entry(key).or_default().push(*at_ns);
+    }
+    let mut again: HashMap<(u32, &str, u16), Ns> = HashMap::new();
+    let closing = |(at_ns, query): &(Ns, DnsQuery)| -> Option<Ns> {
+        let key = (query.id, query.server, query.local.port());
+        replies.get(&key)?.iter().copied().find(|replied_ns| replied_ns >= at_ns)
+    };
+    let mut all = vec![Closing::default(); model.net.dns_queries.len()];
+    for (of, asked) in all.iter_mut().zip(&model.net.dns_queries).rev() {
+        let (at_ns, query) = asked;
+        let subject = (query.thread.pid, query.name.as_str(), query.question_type);
+        *of = Closing { answered_ns: closing(asked), again_ns: again.insert(subject, *at_ns) };
+    }
+    all
+}
 
 /// The question that a thread sent just before it began to wait for a descriptor.
-pub(super) fn of(model: &Model, span: &WaitSpan) -> Option<usize> {
+pub(super) fn of(model: &Model, closings: &[Closing], span: &WaitSpan) -> Option<usize> {
     const JUST_BEFORE_NS: Ns = 20_000_000;
     let waits_for_input = matches!(
         span.place.syscall.as_str(),
@@ -36,20 +77,18 @@ pub(super) fn of(model: &Model, span: &WaitSpan) -> Option<usize> {
         }
         object => object.is_some(),
     };
-    // Whose answer had come before is over. A thread that asked twice by one socket waits for the second answer.
-    let replies = &model.net.dns_replies;
-    let is_over = |at_ns: Ns, query: &DnsQuery| {
-        let from = replies.partition_point(|(at, _)| *at < at_ns);
-        let came = replies[from..].iter().take_while(|(at, _)| *at <= span.begin_ns);
-        let key = (query.id, query.server, query.local.port());
-        came.into_iter().any(|(_, reply)| (reply.id, reply.server, reply.local.port()) == key)
+    // Whose answer had come before is over. A thread that asked twice by one socket waits for the second answer, and one that asks what
+    // another of its process has asked too for its own.
+    let is_over = |index: usize| {
+        let closing = closings.get(index).and_then(|closing| closing.answered_ns);
+        closing.is_some_and(|at_ns| at_ns <= span.begin_ns)
     };
     let after = model.net.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
-    let mine = |(_, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
+    let mine = |(index, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
         query.thread.tid == span.thread.tid
             && model.threads.key_at(&query.thread, *at_ns) == model.threads.key(&span.thread)
             && !is_elsewhere(query)
-            && !is_over(*at_ns, query)
+            && !is_over(*index)
     };
     let asked = model.net.dns_queries[..after]
         .iter()

@@ -66,13 +66,39 @@ pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "jbd2_fc_begin_commit",
             "xlog_wait_on_iclog",
             "xfs_log_force_seq",
+            "xfs_log_force",
+            "xfs_log_force_lsn",
+            "__xfs_log_force_lsn",
+            "xlog_cil_force_seq",
+            "xlog_cil_force_lsn",
+            "xlog_state_get_iclog_space",
             "xlog_grant_head_wait",
             "btrfs_wait_for_commit",
+            "btrfs_commit_transaction",
             "wait_current_trans",
+            "wait_log_commit",
+            "wait_for_writer",
             "btrfs_sync_log",
+            "f2fs_issue_checkpoint",
         ],
     ),
     (WaitClass::FileLock, FILE_LOCK_FUNCTIONS),
+    // Of a file system whose files another host has: NFS, SMB, 9P, Ceph.
+    (
+        WaitClass::SocketRead,
+        &[
+            "rpc_wait_bit_killable",
+            "nfs_wait_bit_killable",
+            "wait_for_response",
+            "compound_send_recv",
+            "cifs_send_recv",
+            "p9_client_rpc",
+            "p9_client_zc_rpc",
+            "ceph_mdsc_wait_request",
+            "ceph_mdsc_do_request",
+            "ceph_osdc_wait_request",
+        ],
+    ),
     (WaitClass::TtyWrite, &["n_tty_write", "tty_wait_until_sent", "tty_write_room"]),
     (
         WaitClass::PipeWrite,
@@ -150,6 +176,16 @@ pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
     ),
     (WaitClass::Timer, &["hrtimer_nanosleep", "do_nanosleep"]),
     (WaitClass::Child, &["do_wait", "kernel_wait4", "kernel_waitid"]),
+];
+
+/// Within these, a word of a program's memory is waited for, whichever call asked for it.
+pub(super) const FUTEX_FUNCTIONS: &[&str] = &[
+    "futex_wait",
+    "__futex_wait",
+    "futex_wait_queue",
+    "futex_wait_queue_me",
+    "futex_do_wait",
+    "futex_wait_multiple",
 ];
 
 /// Below these, an NFS lock waits until the host's own rpc.statd watches the other end for a restart.

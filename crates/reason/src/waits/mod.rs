@@ -6,12 +6,13 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
-mod dns_question;
+pub mod dns_question;
 mod ended;
 mod failing;
 mod families;
 mod functions;
 mod futex_handoff;
+pub mod futex_value;
 pub mod goroutines;
 mod interpreter_lock;
 mod kernel_lock;

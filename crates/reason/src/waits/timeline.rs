@@ -11,15 +11,15 @@
 //!
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
-use super::dns_question;
+use super::dns_question::{self, Closing};
 use super::ended;
-use super::futex_handoff;
 use super::interpreter_lock;
 use super::poll_intent::Accepted;
 use super::{
     WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
     retries, session_pieces, slept_on, user_stack,
 };
+use super::{futex_handoff, futex_value};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -65,6 +65,12 @@ pub struct Timelines {
     lines: Lines,
 }
 
+/// What of a model says what a wait is for.
+struct Context {
+    accepted: Accepted,
+    questions: Vec<Closing>,
+}
+
 /// A wait that goes on at the same place after so little running is the same wait.
 const SAME_WAIT_GAP_NS: Ns = 200_000;
 
@@ -96,12 +102,15 @@ impl Timelines {
     /// Builds from what was observed.
     fn build(model: &Model, raw: RawWaits) -> Self {
         let RawWaits { waits, blocked, ran } = raw;
-        let accepted = Accepted::of(&model.held.endpoints);
+        let context = Context {
+            accepted: Accepted::of(&model.held.endpoints),
+            questions: dns_question::closings(model),
+        };
         let mut lines = ran_lines(model, ran);
         for mut wait in waits {
             settle(model, &mut wait);
             let line = lines.entry(model.threads.key(&wait.thread)).or_default();
-            line.waits.extend(spans(model, &accepted, wait));
+            line.waits.extend(spans(model, &context, wait));
         }
         for line in lines.values_mut() {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
@@ -109,12 +118,16 @@ impl Timelines {
         for (at_ns, mut blocked) in blocked {
             model.threads.settle(&mut blocked.thread, at_ns);
             let line = lines.entry(model.threads.key(&blocked.thread)).or_default();
-            add_standing(model, &accepted, line, at_ns, blocked);
+            add_standing(model, &context, line, at_ns, blocked);
         }
         for (who, stretch) in dying(model, &lines) {
             lines.entry(who).or_default().ran.push(stretch);
         }
         ended::reclassify(model, lines.values_mut().flat_map(|line| &mut line.waits));
+        let mut words: Vec<&mut WaitSpan> = (lines.values_mut().flat_map(|line| &mut line.waits))
+            .filter(|wait| matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait))
+            .collect();
+        futex_value::reclassify(model, &mut words);
         let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
@@ -254,7 +267,7 @@ fn settle(model: &Model, wait: &mut Wait) {
 }
 
 /// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
-fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
+fn spans(model: &Model, context: &Context, wait: Wait) -> Vec<WaitSpan> {
     let frames = model.stacks.kernel(wait.place.stack);
     // Another CPU's clock may date the wake-up before the wait.
     let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns.max(wait.begin_ns));
@@ -278,7 +291,7 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
         let mut blocked = span.clone();
         blocked.class = classify_ended(&span.thread, &span.place, frames, span.kernel, &wake);
         blocked.wake = Some(wake);
-        name(model, accepted, &mut blocked);
+        name(model, context, &mut blocked);
         all.push(blocked);
     }
     if woken < wait.end_ns {
@@ -310,19 +323,19 @@ fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
     until.into_iter().filter(|(_, (begin_ns, end_ns))| begin_ns < end_ns).collect()
 }
 
-/// In a call that waits for asynchronous I/O.
-fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
-    if let Some(query) = dns_question::of(model, span) {
+/// Says what a wait is for where its connections and questions do, and what it is on.
+fn name(model: &Model, context: &Context, span: &mut WaitSpan) {
+    if let Some(query) = dns_question::of(model, &context.questions, span) {
         span.class = WaitClass::Dns;
         span.dns_query = Some(query);
     } else if span.class == WaitClass::Idle
-        && let Some(class) = accepted.class(&span.place)
+        && let Some(class) = context.accepted.class(&span.place)
     {
         span.class = class;
     }
     let reads =
         matches!(span.class, WaitClass::SocketRead | WaitClass::UnixRead | WaitClass::PipeRead);
-    if reads && accepted.is_own(&span.place) {
+    if reads && context.accepted.is_own(&span.place) {
         span.class = WaitClass::Idle;
     }
     span.object = objects::object(model, span);
@@ -330,7 +343,7 @@ fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
 
 /// What is polled, or named by a path, is read from memory while a wait stands, and a terminal is stopped only then: some
 /// sights of it do not know.
-fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) {
+fn learn(model: &Model, context: &Context, known: &mut WaitSpan, seen: Place) {
     let is_new = known.place.object.is_none() && seen.object.is_some();
     let is_stopped = seen.output_stopped && !known.place.output_stopped;
     if is_new {
@@ -345,14 +358,14 @@ fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) 
     }
     if is_new || is_stopped {
         known.class = classify(&known.place, model.stacks.kernel(known.place.stack), known.kernel);
-        name(model, accepted, known);
+        name(model, context, known);
     }
 }
 
 /// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
 fn add_standing(
     model: &Model,
-    accepted: &Accepted,
+    context: &Context,
     line: &mut Timeline,
     at_ns: Ns,
     blocked: Blocked,
@@ -361,13 +374,13 @@ fn add_standing(
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
         if known.place.syscall == blocked.place.syscall {
-            learn(model, accepted, known, blocked.place);
+            learn(model, context, known, blocked.place);
         } else if known.place.syscall.is_empty() && !known.kernel {
             // Its end was not reported in time to read where it stood: this is where.
             known.place = blocked.place;
             known.class =
                 classify(&known.place, model.stacks.kernel(known.place.stack), known.kernel);
-            name(model, accepted, known);
+            name(model, context, known);
         }
         return;
     }
@@ -377,7 +390,7 @@ fn add_standing(
         && begin_ns <= known.end_ns.max(known.begin_ns + 1)
     {
         known.end_ns = known.end_ns.max(at_ns);
-        learn(model, accepted, known, blocked.place);
+        learn(model, context, known, blocked.place);
         return;
     }
     let frames = model.stacks.kernel(blocked.place.stack);
@@ -396,7 +409,7 @@ fn add_standing(
         place: blocked.place,
         thread: blocked.thread,
     };
-    name(model, accepted, &mut span);
+    name(model, context, &mut span);
     // Most threads of a host stand in one wait all the time: room for four would be most of the memory.
     if line.waits.is_empty() {
         line.waits.reserve_exact(1);

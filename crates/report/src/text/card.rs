@@ -34,7 +34,7 @@ pub(crate) fn render(card: &Card, window_seconds: f64, page: &mut Page) {
         }
     };
     line("cpu", cpu(&card.cpu, window_seconds));
-    line("memory", memory(&card.memory));
+    line("memory", memory(card));
     for disk in &card.disks {
         line("disk", vec![Some(disk_line(disk))]);
     }
@@ -95,13 +95,15 @@ fn cpu(cpu: &CardCpu, window_seconds: f64) -> Vec<Option<String>> {
     let throttled = cpu.throttled_periods.zip(cpu.periods).filter(|(_, periods)| *periods > 0);
     let throttled = throttled.map(|(throttled, periods)| {
         let time = cpu.throttled_seconds.filter(|time| *time > 0.0);
-        let time = time.map_or_else(String::new, |time| format!(", {}", figures::seconds(time)));
+        let summed = |time| format!(", {} summed over CPUs", figures::seconds(time));
+        let time = time.map_or_else(String::new, summed);
         format!("throttled in {throttled} of {periods} periods{time}")
     });
     vec![used, throttled]
 }
 
-fn memory(memory: &CardMemory) -> Vec<Option<String>> {
+fn memory(card: &Card) -> Vec<Option<String>> {
+    let memory = &card.memory;
     let bytes = |bytes: u64| figures::bytes(bytes as f64);
     let used = memory.used_bytes.map(|used| match (memory.limit_bytes, &memory.limit_group) {
         (Some(limit), Some(group)) => {
@@ -115,7 +117,7 @@ fn memory(memory: &CardMemory) -> Vec<Option<String>> {
         format!("{} page cache{}", bytes(cache), shared.unwrap_or_default())
     });
     let some = |value: Option<u64>| value.filter(|value| *value > 0);
-    let limited = memory.limit_bytes.is_some() || memory.high_bytes.is_some();
+    let [limit, high] = limits_met(card);
     vec![
         used,
         memory.anon_bytes.map(|anon| format!("{} anonymous", bytes(anon))),
@@ -123,15 +125,33 @@ fn memory(memory: &CardMemory) -> Vec<Option<String>> {
         memory.working_set_bytes.map(|set| format!("working set {}", bytes(set))),
         memory.peak_bytes.map(|peak| format!("at most {} so far", bytes(peak))),
         some(memory.swap_bytes).map(|swap| format!("{} in swap", bytes(swap))),
-        memory
-            .limit_hits
-            .filter(|_| limited)
-            .map(|hits| format!("met its limit {} times", figures::count(hits))),
+        limit,
+        high,
         some(memory.killed).map(|killed| format!("{} processes killed", figures::count(killed))),
         some(memory.refault_bytes)
             .map(|it| format!("{} read again after being dropped", bytes(it))),
         some(memory.major_faults).map(|it| format!("{} major faults", figures::count(it))),
     ]
+}
+
+/// How often its limit of memory was met, which is counted at the group that sets it, and how often it was over memory.high.
+fn limits_met(card: &Card) -> [Option<String>; 2] {
+    let CardMemory { limit_group, met, high_bytes, .. } = &card.memory;
+    let limit = match limit_group {
+        Some(group) if !card.cgroups.contains(group) => {
+            let hits = met.limit_group_hits;
+            hits.map(|hits| format!("that limit was met {} times", figures::count(hits)))
+        }
+        Some(_) => {
+            met.limit_hits.map(|hits| format!("met its limit {} times", figures::count(hits)))
+        }
+        None => None,
+    };
+    let high = met.high_hits.zip(*high_bytes).map(|(hits, high)| {
+        let high = figures::bytes(high as f64);
+        format!("over its memory.high of {high} {} times", figures::count(hits))
+    });
+    [limit, high]
 }
 
 fn disk_line(disk: &CardDisk) -> String {

@@ -88,7 +88,7 @@ pub(crate) fn sees_less(report: &Report) -> bool {
 }
 
 /// Whether a cause may have been missed for it: all but what is about when, how much, what looking costs,
-/// single processes of another namespace, and who has no CPU because many have work.
+/// single processes of another namespace, who has no CPU because many have work, and who is waited for beside what is said.
 pub(crate) fn hides(caveat: &Caveat) -> bool {
     let harmless = [
         "ended_early",
@@ -98,6 +98,7 @@ pub(crate) fn hides(caveat: &Caveat) -> bool {
         "disk_starved",
         "cpu_full",
         "blind.user_stacks",
+        "awaited",
     ];
     !harmless.contains(&caveat.code.as_str())
 }

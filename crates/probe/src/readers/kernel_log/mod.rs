@@ -1,7 +1,8 @@
 //! The kernel's log over the window: opened at the begin, read once at the end, and never waited for.
 //!
 //! Each open file of /dev/kmsg has its own place in the log, so nobody else's reading is disturbed. It is set behind the last
-//! record when the window begins; what is there at the end is the window's. One read gives one record. Of each kind and
+//! record when the first window begins; what is there at the end is the window's. A window that follows another takes over the open
+//! file where that one left it: what was logged while one was closed and the other opened is in it. One read gives one record. Of each kind and
 //! name a few lines are kept and the others counted: a failing disk prints thousands.
 //!
 //! Must not: block (a log without news waits for ever), print, or take a line that a process wrote for the kernel's
@@ -32,34 +33,51 @@ const SUBJECTS_MAX: usize = 32;
 /// Kills that are reported in full.
 const REPORTS_MAX: usize = 64;
 
-/// The log from the begin of a window on; none where it cannot be opened.
-pub struct KernelLog(Option<File>);
+/// The log from the begin of a window on.
+pub struct KernelLog {
+    /// None where it cannot be opened.
+    file: Option<File>,
+    /// It stands where the window before was closed.
+    goes_on: bool,
+}
 
 impl Reader for KernelLog {
     fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        if let file @ Some(_) = opening.kernel_log.take() {
+            return Ok(Self { file, goes_on: true });
+        }
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
         let log = open.map_err(|error| {
             let therefore = "what the kernel logged in the window is not seen";
             opening.put(Body::Blind(blind("kernel_log", &error, therefore)));
         });
-        Ok(Self(log.ok()))
+        Ok(Self { file: log.ok(), goes_on: false })
     }
 
     /// What was logged before is left out.
     fn begin(&mut self, _: &mut Look) -> Result<(), SourceError> {
-        if let Some(log) = &mut self.0 {
-            // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
-            let _ = log.seek(SeekFrom::End(0));
-        }
+        self.skip_earlier();
         Ok(())
     }
 
     /// What was logged since, with its time cut to the window.
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
-        if let Some(log) = &mut self.0 {
+        if let Some(log) = &mut self.file {
             facts.extend(excerpt(log, look.window.begin_ns, look.last.end_ns));
         }
+        if look.goes_on {
+            look.kernel_log = self.file.take();
+        }
         Ok(())
+    }
+}
+
+impl KernelLog {
+    fn skip_earlier(&mut self) {
+        if let Some(log) = self.file.as_mut().filter(|_| !self.goes_on) {
+            // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
+            let _ = log.seek(SeekFrom::End(0));
+        }
     }
 }
 
@@ -210,6 +228,20 @@ mod tests {
             _ => None,
         });
         assert_eq!(blind, Some("9968 lines came too fast to be kept"));
+    }
+
+    #[test]
+    fn what_is_logged_between_two_windows_is_in_the_second() {
+        let path = std::env::temp_dir().join(format!("holdup-kmsg-{}", std::process::id()));
+        std::fs::write(&path, "3,1,5,-;I/O error, dev sda, sector 1\n").expect("a file");
+        let logged = |goes_on| {
+            let file = File::open(&path).ok();
+            let mut log = KernelLog { file, goes_on };
+            log.skip_earlier();
+            lines(&excerpt(&mut log.file.expect("it is there"), 2_000, 9_000)).len()
+        };
+        assert_eq!((logged(false), logged(true)), (0, 1));
+        drop(std::fs::remove_file(&path));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Addresses that cannot be used, or not yet: asked for by RTM_GETADDR, parsed from RTM_NEWADDR (include/uapi/linux/if_addr.h).
 //!
 //! Read once, as the look ends: an address that failed stays so, and one that is still asked about is only worth a word if it is then. Any bytes
-//! may come in; fuzzed. Must not: report the addresses that work.
+//! may come in; fuzzed. Must not: report the addresses that work, but to who asks for one (next_hops.rs).
 
 use super::Place;
 use super::attributes::*;
@@ -11,9 +11,14 @@ use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact, UnusableAddress};
+use netlink_sys::Socket;
 use std::io;
+use std::net::IpAddr;
 
 const RTM_GETADDR: u16 = 22;
+const IFA_ADDRESS: u16 = 1;
+/// Of IPv4 the interface's own, where the address is the other end's.
+const IFA_LOCAL: u16 = 2;
 
 /// See the head of the file.
 pub(crate) struct Addresses;
@@ -44,10 +49,25 @@ fn unusable(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Body>> {
     Ok(found.into_iter().map(Body::UnusableAddress).collect())
 }
 
+/// All addresses of a namespace, with the index of the interface.
+pub(crate) fn own_addresses(
+    socket: &Socket,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Vec<(u32, IpAddr)>> {
+    let mut found = Vec::new();
+    dump(socket, RTM_GETADDR, &[0; 8], buffer, |message| found.extend(own_address(message)))?;
+    Ok(found)
+}
+
+/// The interface and the address of a RTM_NEWADDR message behind its netlink header.
+fn own_address(message: &[u8]) -> Option<(u32, IpAddr)> {
+    let found = attributes(message.get(8..)?);
+    let own = found.get(&IFA_LOCAL).or_else(|| found.get(&IFA_ADDRESS))?;
+    Some((u32_at(message, 4)?, address(own)?))
+}
+
 /// A RTM_NEWADDR message behind its netlink header; none of an address that works. The namespace and the name are the caller's.
 pub(crate) fn address_of(message: &[u8]) -> Option<UnusableAddress> {
-    const IFA_ADDRESS: u16 = 1;
-    const IFA_LOCAL: u16 = 2;
     const IFA_FLAGS: u16 = 8;
     const OPTIMISTIC: u32 = 0x04;
     const DADFAILED: u32 = 0x08;
@@ -61,15 +81,8 @@ pub(crate) fn address_of(message: &[u8]) -> Option<UnusableAddress> {
     if !duplicate && (flags & TENTATIVE == 0 || flags & OPTIMISTIC != 0) {
         return None;
     }
-    let address = found.get(&IFA_LOCAL).or_else(|| found.get(&IFA_ADDRESS))?;
-    Some(UnusableAddress {
-        netns: 0,
-        interface: String::new(),
-        index,
-        address: super::attributes::address(address)?,
-        prefix,
-        duplicate,
-    })
+    let (_, address) = own_address(message)?;
+    Some(UnusableAddress { netns: 0, interface: String::new(), index, address, prefix, duplicate })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use super::attributes::*;
 use super::exchange::dump;
 use super::{Interface, Place};
-use holdup_reason::facts::{Link, Vxlan};
+use holdup_reason::facts::{BridgePort, Link, Vxlan};
 use std::io;
 
 const RTM_GETLINK: u16 = 18;
@@ -69,12 +69,17 @@ pub fn link(message: &[u8]) -> Option<Link> {
     const IFLA_CARRIER: u16 = 33;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
+    const IFLA_INFO_SLAVE_KIND: u16 = 4;
+    const IFLA_INFO_SLAVE_DATA: u16 = 5;
+    const IFF_UP: u32 = 1;
     let index = u32_at(message, 4)?;
     let found = attributes(message.get(16..)?);
     let number = |kind| found.get(&kind).and_then(|value| u32_at(value, 0)).unwrap_or(0);
     let info = found.get(&IFLA_LINKINFO).map(|info| attributes(info)).unwrap_or_default();
     let kind = info.get(&IFLA_INFO_KIND).map(|kind| string(kind)).unwrap_or_default();
     let vxlan = info.get(&IFLA_INFO_DATA).filter(|_| kind == "vxlan").map(|data| vxlan(data));
+    let is_of_bridge = info.get(&IFLA_INFO_SLAVE_KIND).is_some_and(|it| string(it) == "bridge");
+    let port = info.get(&IFLA_INFO_SLAVE_DATA).filter(|_| is_of_bridge).and_then(|it| port(it));
     let stats = found.get(&IFLA_STATS64).copied().unwrap_or_default();
     let counters = STATS64
         .iter()
@@ -86,6 +91,8 @@ pub fn link(message: &[u8]) -> Option<Link> {
         // Of other kinds it is the interface beneath.
         peer: found.get(&IFLA_LINK).filter(|_| kind == "veth").and_then(|it| u32_at(it, 0)),
         kind,
+        up: u32_at(message, 8).map(|flags| flags & IFF_UP != 0),
+        port,
         master: found.get(&IFLA_MASTER).and_then(|value| u32_at(value, 0)),
         carrier: found.get(&IFLA_CARRIER).and_then(|it| it.first()).map(|it| *it != 0),
         vxlan,
@@ -94,6 +101,16 @@ pub fn link(message: &[u8]) -> Option<Link> {
         counters: counters.collect(),
         ..Link::default()
     })
+}
+
+/// How a port of a bridge is set.
+fn port(data: &[u8]) -> Option<BridgePort> {
+    const IFLA_BRPORT_STATE: u16 = 1;
+    const IFLA_BRPORT_ISOLATED: u16 = 33;
+    let found = attributes(data);
+    let byte = |kind| found.get(&kind).and_then(|value| value.first().copied());
+    let isolated = byte(IFLA_BRPORT_ISOLATED).is_some_and(|it| it != 0);
+    Some(BridgePort { state: byte(IFLA_BRPORT_STATE)?, isolated })
 }
 
 /// What a tunnel of VXLAN is set to.
@@ -129,6 +146,27 @@ mod tests {
         assert_eq!(link(&message).unwrap().master, None);
         put_attribute(&mut message, 10, &4_u32.to_ne_bytes());
         assert_eq!(link(&message).unwrap().master, Some(4));
+    }
+
+    #[test]
+    fn a_port_of_a_bridge_says_what_it_passes() {
+        let of_kind = |kind: &[u8]| {
+            let (mut message, mut info, mut data) = (vec![0; 16], Vec::new(), Vec::new());
+            message[8] = 1;
+            put_attribute(&mut message, 3, b"veth7\0");
+            put_attribute(&mut data, 1, &[1]);
+            put_attribute(&mut data, 33, &[1]);
+            put_attribute(&mut info, 4, kind);
+            put_attribute(&mut info, 5, &data);
+            put_attribute(&mut message, 18, &info);
+            link(&message).unwrap()
+        };
+        let found = of_kind(b"bridge\0");
+        assert_eq!(
+            (found.up, found.port),
+            (Some(true), Some(BridgePort { state: 1, isolated: true }))
+        );
+        assert_eq!(of_kind(b"bond\0").port, None, "its numbers mean something else");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
 //! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
-//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs, conntrack.rs, ethtool.rs), and this
+//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, refusing_rules.rs, neighbours.rs, nftables.rs, conntrack.rs, ethtool.rs), and this
 //! one knows none of them. What is not asked of rtnetlink has a socket of its own, made where it is wanted; families of generic netlink
 //! are found by generic.rs.
 //!
@@ -32,6 +32,7 @@ pub(super) mod neighbours;
 pub(super) mod nftables;
 #[doc(hidden)]
 pub mod qdiscs;
+pub(super) mod refusing_rules;
 pub(super) mod reverse_paths;
 pub(super) mod routes;
 #[cfg(test)]
@@ -263,6 +264,11 @@ impl Place {
     /// A socket for the packet filter, in the same namespace.
     pub fn filter_socket(&self) -> io::Result<Socket> {
         self.socket_of(NETLINK_NETFILTER)
+    }
+
+    /// Another socket for routes, in the same namespace: one that is set otherwise.
+    fn route_socket(&self) -> io::Result<Socket> {
+        self.socket_of(NETLINK_ROUTE)
     }
 
     /// A socket of another protocol of netlink: only where there is something to ask, since each costs a thread.

@@ -256,7 +256,7 @@ pub struct Table {
     pub entries: u64,
     /// As many as there may be.
     pub limit: u64,
-    /// How many found no room; absent if that was not read.
+    /// How many found no room; absent if that was not read, or if packets were dropped by a table that has room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
     /// Of neighbours: how many were asked for in vain.

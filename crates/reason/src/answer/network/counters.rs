@@ -70,7 +70,10 @@ static MEANINGS: [(&str, &str); 53] = [
     ("Udp.NoPorts", "datagrams came in for a port at which nobody listens"),
     ("Udp.RcvbufErrors", "datagrams were dropped because the receive buffer was full"),
     ("Udp.SndbufErrors", "datagrams could not be sent because the send buffer was full"),
-    ("nf_conntrack.drop", "packets were dropped because the table of connections was full"),
+    (
+        "nf_conntrack.drop",
+        "packets were dropped: the table of connections was full, or two of one flow raced to be entered",
+    ),
     ("nf_conntrack.early_drop", "connections were thrown out of the table to make room"),
     ("nf_conntrack.insert_failed", "connections could not be entered into the table"),
     ("softnet.dropped", "packets found the backlog of this CPU full (netdev_max_backlog)"),

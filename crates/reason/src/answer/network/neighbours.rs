@@ -15,6 +15,9 @@ use crate::model::Model;
 const NUD_INCOMPLETE: u16 = 0x01;
 const NUD_FAILED: u16 = 0x20;
 
+/// A table of connections of which so much is taken may have been full within the look (as net.conntrack_full).
+const FULL_MIN: f64 = 0.9;
+
 /// Rows, the longest failed first; none if neighbours could not be asked for.
 pub(super) fn neighbours(model: &Model, waiting: &Waiting<'_>) -> Option<Vec<Neighbour>> {
     // Whose next hops to ask for is known by the sockets that somebody waits on.
@@ -66,13 +69,16 @@ fn table(model: &Model, usage: &Usage) -> Option<Table> {
             false => model.net.counters.keys().find_map(|netns| growth(model, *netns, &name)),
         }
     };
+    // A packet of a flow that another packet of it enters first is counted as well: only with no room it was for want of room.
+    let is_full = usage.used as f64 >= FULL_MIN * usage.limit as f64;
+    let dropped = || grown("drop").filter(|count| is_full || *count == 0);
     let at = if is_connections { namespace(model, usage.netns) } else { Namespace::default() };
     Some(Table {
         at,
         table: table.into(),
         entries: usage.used,
         limit: usage.limit,
-        refused: grown(if is_connections { "drop" } else { "table_fulls" }),
+        refused: if is_connections { dropped() } else { grown("table_fulls") },
         unanswered: if is_connections { None } else { grown("res_failed") },
     })
 }

@@ -63,7 +63,10 @@ pub(super) fn meaning(reason: &str) -> Option<&'static str> {
         "TC_EGRESS" | "TC_INGRESS" => "a tc filter or BPF program drops it",
         "XDP" => "an XDP program drops it",
         "SECURITY_HOOK" => "a security module (SELinux, AppArmor) refuses it",
-        "QDISC_DROP" | "QDISC_OVERLIMIT" | "FQ_FLOW_LIMIT" | "FQ_BAND_LIMIT" => {
+        "QDISC_DROP" => {
+            "the queueing discipline drops it: full, to keep its queue short, or on purpose (netem)"
+        }
+        "QDISC_OVERLIMIT" | "FQ_FLOW_LIMIT" | "FQ_BAND_LIMIT" => {
             "the queueing discipline was full (tc -s qdisc)"
         }
         "QDISC_BURST_DROP" | "QDISC_CONGESTED" | "CAKE_FLOOD" | "FQ_HORIZON_LIMIT" => {

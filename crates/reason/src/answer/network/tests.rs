@@ -190,6 +190,23 @@ fn a_neighbour_that_does_not_answer_has_who_waits_behind_it() {
 }
 
 #[test]
+fn what_a_table_of_connections_with_room_drops_did_not_find_it_full() {
+    let refused = |entries: u64, drops: u64| {
+        let mut facts = counters(&[
+            ("nf_conntrack.entries", entries, entries),
+            ("nf_conntrack.drop", 0, drops),
+        ]);
+        let (name, value) = ("net.netfilter.nf_conntrack_max".into(), "1000".into());
+        facts.push(fact(Body::Sysctl(Sysctl { name, value })));
+        let tables = of(facts).tables;
+        tables.iter().find(|it| it.table == "connections").expect("it is there").refused
+    };
+    assert_eq!(refused(990, 14), Some(14));
+    assert_eq!(refused(90, 14), None, "two packets of one flow raced");
+    assert_eq!(refused(90, 0), Some(0));
+}
+
+#[test]
 fn a_socket_is_shown_for_what_is_wrong_with_it_and_a_healthy_one_is_not() {
     let healthy =
         SocketState { rtt_us: 300, rtt_us_min: 200, delivered: 9, ..SocketState::default() };

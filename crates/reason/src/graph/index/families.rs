@@ -118,6 +118,23 @@ impl<'a> Families<'a> {
         threads
     }
 
+    /// The thread of a process that has a number as its own members know them: in a container that of its PID namespace.
+    pub(in crate::graph) fn numbered(
+        &self,
+        member: &ThreadRef,
+        tid: u32,
+        at_ns: Ns,
+    ) -> Option<ThreadRef> {
+        let threads = &self.model.threads;
+        let inner_of =
+            |of: &ThreadRef| threads.by_id.get(&of.tid).and_then(|known| known.inner_tid);
+        if inner_of(member).is_some() {
+            let all = self.threads_of(&[member.pid]);
+            return all.into_iter().find(|thread| inner_of(thread) == Some(tid));
+        }
+        threads.named_at(tid, at_ns).filter(|it| it.pid == member.pid).cloned()
+    }
+
     /// Processes that a process has begun, ended or not.
     pub(in crate::graph) fn children_ever(&self, pid: u32) -> Vec<ThreadRef> {
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);

@@ -1,12 +1,12 @@
-//! Questions to name servers, by who asks, and when each was over.
+//! Questions to name servers, by who asks: which is open.
 //!
-//! A question is over with its answer, and where it is asked again, of whichever server: who has two name servers asks the second one the
-//! same, and goes on with what that says. Must not: say who answers (connections.rs).
+//! Of a process, whichever of its threads asked: who is to answer it is asked for the whole of it. Must not: say who answers
+//! (connections.rs), or when a question is over (waits/dns_question.rs).
 
 use crate::facts::Ns;
 use crate::model::Model;
+use crate::waits::dns_question::closings;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 /// Questions by process, in order of time.
 pub struct Questions(HashMap<u32, Vec<Asked>>);
@@ -23,24 +23,13 @@ struct Asked {
 impl Questions {
     /// Indexes a model.
     pub(super) fn new(model: &Model) -> Self {
-        let mut replies: HashMap<(u16, SocketAddr, u16), Vec<Ns>> = HashMap::new();
-        for (at_ns, reply) in model.net.dns_replies.iter() {
-            let key = (reply.id, reply.server, reply.local.port());
-            replies.entry(key).or_default().push(*at_ns);
-        }
         let mut all: HashMap<u32, Vec<Asked>> = HashMap::new();
-        let mut again: HashMap<(u32, &str, u16), Ns> = HashMap::new();
-        for (index, (at_ns, query)) in model.net.dns_queries.iter().enumerate().rev() {
-            let key = (query.id, query.server, query.local.port());
-            let answers = replies.get(&key).into_iter().flatten();
-            let answered_ns = answers.copied().find(|replied_ns| replied_ns >= at_ns);
-            let subject = (query.thread.pid, query.name.as_str(), query.question_type);
-            let again_ns = again.insert(subject, *at_ns);
-            let over_ns = answered_ns.into_iter().chain(again_ns).min();
+        let closings = closings(model);
+        let asked = model.net.dns_queries.iter().zip(closings).enumerate();
+        for (index, ((at_ns, query), closing)) in asked {
             let of_process = all.entry(query.thread.pid).or_default();
-            of_process.push(Asked { index, at_ns: *at_ns, over_ns });
+            of_process.push(Asked { index, at_ns: *at_ns, over_ns: closing.over_ns() });
         }
-        all.values_mut().for_each(|asked| asked.reverse());
         Self(all)
     }
 
@@ -60,6 +49,7 @@ mod tests {
     use crate::facts::*;
     use crate::model::Model;
     use crate::rules::scenes::{host, thread};
+    use std::net::SocketAddr;
 
     const SECOND: Ns = 1_000_000_000;
 

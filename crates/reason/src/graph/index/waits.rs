@@ -11,8 +11,10 @@ use std::collections::{HashMap, HashSet};
 pub struct Waits<'a> {
     model: &'a Model,
     timelines: &'a Timelines,
-    /// How long each thread ran.
-    ran_ns: HashMap<ThreadKey, Ns>,
+    /// How long each thread ran, and how long it was there.
+    ran_ns: HashMap<ThreadKey, (Ns, Ns)>,
+    /// How long each thread was seen to wait within the look.
+    waited_ns: HashMap<ThreadKey, Ns>,
     /// What was read of futexes, by who waits.
     futexes: HashMap<ThreadKey, Vec<&'a (Ns, FutexOwner)>>,
     /// Of each process, the threads that something outside of it held up.
@@ -22,10 +24,12 @@ pub struct Waits<'a> {
 impl<'a> Waits<'a> {
     /// Indexes a model.
     pub(super) fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let mut ran_ns: HashMap<ThreadKey, Ns> = HashMap::new();
+        let mut ran_ns: HashMap<ThreadKey, (Ns, Ns)> = HashMap::new();
         for time in &model.threads.times {
             let who = model.threads.key_at(&time.thread, time.until_ns);
-            *ran_ns.entry(who).or_default() += time.run_ns;
+            let (ran, there) = ran_ns.entry(who).or_default();
+            *ran += time.run_ns;
+            *there += time.until_ns.saturating_sub(time.since_ns);
         }
         let mut futexes: HashMap<ThreadKey, Vec<&(Ns, FutexOwner)>> = HashMap::new();
         for read in &model.held.futex_owners {
@@ -34,12 +38,15 @@ impl<'a> Waits<'a> {
         }
         let mut held_outside: HashMap<u32, Vec<&ThreadRef>> = HashMap::new();
         let mut held = HashSet::new();
+        let mut waited_ns: HashMap<ThreadKey, Ns> = HashMap::new();
         for wait in timelines.waits() {
+            let within_ns = wait.within_ns(model.look.begin_ns, model.look.end_ns);
+            *waited_ns.entry(model.threads.key(&wait.thread)).or_default() += within_ns;
             if wait.class.is_outside() && held.insert(model.threads.key(&wait.thread)) {
                 held_outside.entry(wait.thread.pid).or_default().push(&wait.thread);
             }
         }
-        Self { model, timelines, ran_ns, futexes, held_outside }
+        Self { model, timelines, ran_ns, waited_ns, futexes, held_outside }
     }
 
     /// The waits of one thread, by begin.
@@ -82,7 +89,21 @@ impl<'a> Waits<'a> {
 
     /// How long a thread ran.
     pub(in crate::graph) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
-        self.ran_ns.get(&self.model.threads.key(thread)).copied().unwrap_or(0)
+        self.ran_ns.get(&self.model.threads.key(thread)).map_or(0, |(ran_ns, _)| *ran_ns)
+    }
+
+    /// How long a thread ran within a time of the look. The scheduler's sums say no moments: it is the part of them that comes down to
+    /// the time in which the thread was not seen to wait.
+    pub(in crate::graph) fn ran_within_ns(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
+        let who = self.model.threads.key(thread);
+        let Some((ran_ns, there_ns)) = self.ran_ns.get(&who).copied() else { return 0 };
+        let (from, to) = (from.max(self.model.look.begin_ns), to.min(self.model.look.end_ns));
+        let waits = self.within(thread, from, to).iter();
+        let waited_ns: Ns = waits.map(|wait| wait.within_ns(from, to)).sum();
+        let free_ns = to.saturating_sub(from).saturating_sub(waited_ns);
+        let all_waited_ns = self.waited_ns.get(&who).copied().unwrap_or(0);
+        let all_free_ns = there_ns.saturating_sub(all_waited_ns).max(free_ns).max(1);
+        free_ns.min((ran_ns as f64 * free_ns as f64 / all_free_ns as f64) as Ns)
     }
 
     /// What was read of the futexes that a thread waits for.

@@ -3,9 +3,10 @@
 //! A wait counts as lost to a drop if packets of its very socket were dropped for that reason within the look, and it lasted as long as
 //! a lost packet costs. Must not: say whose fault a drop is.
 
-use crate::facts::{DroppedFlow, InetRef, ObjectRef, PacketDrops, ThreadRef};
+use crate::facts::{DroppedFlow, InetRef, NextHop, ObjectRef, PacketDrops, ThreadRef};
 use crate::graph::end::{End, EndKind};
-use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket, of_tunnel};
+use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket};
+use crate::measure::tunnels::{Carrier, of_tunnel};
 use crate::measure::{Measures, moment};
 use crate::model::object::Object;
 use crate::model::{Model, words};
@@ -56,8 +57,8 @@ pub(super) struct Losing<'m> {
     pub remote: SocketAddr,
     /// The namespace of its socket; none if the socket is not known.
     pub netns: Option<u32>,
-    /// It goes through the tunnel of this program, whose packets they are.
-    pub tunnel: Option<&'m ThreadRef>,
+    /// It goes through a tunnel, whose packets they are.
+    pub tunnel: Option<Carrier<'m>>,
     /// It waits to be connected.
     pub connects: bool,
     /// What was dropped, most first.
@@ -111,9 +112,12 @@ fn through_tunnel<'m>(
     measures: &'m Measures<'m>,
     reason: &str,
     socket: &InetRef,
-) -> Option<(&'m ThreadRef, Vec<Dropped<'m>>)> {
+) -> Option<(Carrier<'m>, Vec<Dropped<'m>>)> {
     let undelivered = measures.graph.undelivered(socket);
-    if !socket.is_connecting() && undelivered.is_none() {
+    let to = (socket.netns, socket.remote.ip().to_canonical());
+    let hop = measures.model.net.next_hops.get(&to);
+    let is_silent = hop.is_some_and(NextHop::is_silent);
+    if !socket.is_connecting() && undelivered.is_none() && !is_silent {
         return None;
     }
     // Of an answer that is lost its sender's end is the one whose way was asked about.
@@ -199,9 +203,7 @@ pub(super) fn of_namespace(model: &Model, netns: u32) -> String {
 pub(super) fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
     let addresses: BTreeSet<SocketAddr> = all.iter().map(|losing| losing.remote).collect();
     let what = if first.connects { "a connection to" } else { "an answer of" };
-    let by = first
-        .tunnel
-        .map_or_else(String::new, |by| format!(" through the tunnel of {}", words::who(by)));
+    let by = first.tunnel.map_or_else(String::new, |carrier| format!(" through {carrier}"));
     match addresses.len() {
         0 | 1 => format!("for {what} {}{by}", first.remote),
         n => {

@@ -18,6 +18,7 @@ mod accept_queue_tests;
 pub(crate) mod address_duplicate;
 pub(crate) mod backlog_full;
 pub(crate) mod bridge_full;
+pub(crate) mod bridge_port;
 pub(crate) mod class_ceiling;
 pub(crate) mod conntrack_full;
 mod cpu_backlog;
@@ -38,9 +39,11 @@ pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
+pub(crate) mod no_route;
 pub(crate) mod no_way_back;
 pub(crate) mod one_receive_cpu;
 pub(crate) mod overlay_port;
+pub(crate) mod overlay_unknown;
 pub(crate) mod packet_dropped;
 pub(crate) mod port_trend;
 pub(crate) mod ports_exhausted;
@@ -80,10 +83,13 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &one_receive_cpu::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,
+    &overlay_unknown::RULE,
     &packet_dropped::RULE,
     &dns_timeout::RULE,
+    &no_route::RULE,
     &no_way_back::RULE,
     &overlay_port::RULE,
+    &bridge_port::RULE,
     &neighbour_failed::RULE,
     &ports_exhausted::RULE,
     &bridge_full::RULE,

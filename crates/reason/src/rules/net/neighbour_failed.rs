@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// The wait below which the neighbour may still answer.
-static ASKED_AGAIN: Threshold = Threshold::new(
+pub(super) static ASKED_AGAIN: Threshold = Threshold::new(
     1.0,
     "s",
     "what one process waits for an address: after this the kernel has asked for its neighbour a second time",
@@ -70,10 +70,21 @@ pub(crate) static RULE: Rule = Rule {
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum For {
+pub(super) enum For {
     Connection,
     Data,
     Room,
+}
+
+impl For {
+    /// What is waited for of an address, as a clause.
+    pub(super) fn words(self, address: &str) -> String {
+        match self {
+            Self::Connection => format!("for a connection to {address}"),
+            Self::Data => format!("for an answer of {address}"),
+            Self::Room => format!("until {address} takes what it sends"),
+        }
+    }
 }
 
 /// Ends that come down to one next hop.
@@ -122,7 +133,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 const TCP_CLOSE: u8 = 7;
 
 /// What an end waits for, on which socket, and the next hop that does not answer.
-fn waited_for<'m>(
+pub(super) fn waited_for<'m>(
     measures: &'m Measures<'m>,
     end: &End,
 ) -> Option<(For, &'m InetRef, &'m NextHop)> {
@@ -142,7 +153,7 @@ fn waited_for<'m>(
     let hop =
         measures.model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
-    (is_open && hop.state & (NUD_INCOMPLETE | NUD_FAILED) != 0).then_some((what, socket, hop))
+    (is_open && hop.is_silent()).then_some((what, socket, hop))
 }
 
 fn matched<'m>(
@@ -179,11 +190,7 @@ fn title(measures: &Measures<'_>, end: &End, silent: &Silent<'_>) -> String {
         }
         (None, _) => silent.hop.destination.to_string(),
     };
-    let what = match silent.what {
-        For::Connection => format!("for a connection to {address}"),
-        For::Data => format!("for an answer of {address}"),
-        For::Room => format!("until {address} takes what it sends"),
-    };
+    let what = silent.what.words(&address);
     let who = match silent.hop.gateway {
         Some(gateway) => format!(": gateway {gateway}"),
         None => ", whose host".to_string(),

@@ -24,8 +24,6 @@ use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// States of a neighbour entry in which nobody has answered for it: it is asked for, or has not answered at all.
-const SILENT: u16 = 0x01 | 0x20;
 /// Nobody listens on the port.
 const NO_SOCKET: &str = "NO_SOCKET";
 /// What the standard gives VXLAN (RFC 7348).
@@ -102,7 +100,7 @@ fn silent<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(&'m NextHop, &'m
     }
     let hops = &measures.model.net.next_hops;
     let hop = hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
-    (hop.state & SILENT != 0).then_some((hop, socket))
+    hop.is_silent().then_some((hop, socket))
 }
 
 fn shown<'m>(measures: &'m Measures<'m>, link: &'m Link, vxlan: &'m Vxlan) -> Option<Shown<'m>> {

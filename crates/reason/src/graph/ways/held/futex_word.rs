@@ -1,14 +1,15 @@
-//! A futex that says its owner's thread id: read from the waiter's own memory.
+//! A futex that says its owner's thread id: read from the waiter's own memory, or in what the waiter expects there.
 //!
-//! A futex with priority inheritance has it in the word, a mutex of glibc beside it. Must not: take a word that has no owner for a
-//! lock that nobody has.
+//! A futex with priority inheritance has it in the word, as a robust mutex has and each of musl's; a mutex of glibc beside it. Must not:
+//! take a word that has no owner for a lock that nobody has, or believe what a waiter expects of one that has let go since.
 
-use crate::facts::ThreadRef;
+use crate::facts::{FutexOwner, Ns, ThreadRef};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::futex_value::{expected_word, is_private, owner_in};
 use crate::waits::timeline::WaitSpan;
 
 /// A reading is of a wait up to so long after it.
@@ -35,19 +36,35 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
 
 fn futex_owner(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let [address, ..] = wait.place.args;
-    let read = index.waits.futexes_of(&wait.thread);
-    let owner = read.iter().rev().find(|(at, owner)| {
-        owner.address == address
-            && owner.owner_tid != 0
-            && *at >= wait.begin_ns
-            && *at <= wait.end_ns + READ_AFTER_MAX.ns()
-    })?;
+    let read = index.waits.futexes_of(&wait.thread).iter().rev().filter(|(at, owner)| {
+        owner.address == address && *at >= wait.begin_ns && *at <= wait.end_ns + READ_AFTER_MAX.ns()
+    });
+    let is_owned = |owner: &FutexOwner| owner.owner_tid != 0 || owner_in(owner.word).is_some();
+    let Some(owner) = read.clone().find(|(_, owner)| is_owned(owner)) else {
+        // Who has let go since wakes the waiter, and is known by that. A word that was read says more.
+        let is_all = wait.wake.is_none() && read.clone().next().is_none();
+        let expected = expected_word(&wait.place).filter(|_| is_all).and_then(owner_in)?;
+        return numbered(index, wait, expected, wait.begin_ns);
+    };
+    if owner.1.owner_tid == 0 {
+        return numbered(index, wait, owner_in(owner.1.word)?, owner.0);
+    }
     let tid = owner.1.owner_tid;
     let mut thread = index.model.threads.thread_ref_at(tid, owner.0);
     if thread.comm.is_empty() {
         thread = ThreadRef { tid, start_ns: thread.start_ns, ..wait.thread.clone() };
     }
     Some(thread)
+}
+
+/// Who has a number in a word: a thread of the waiter's process, or of a word that processes share any of this host's.
+fn numbered(index: &Index<'_>, wait: &WaitSpan, tid: u32, at_ns: Ns) -> Option<ThreadRef> {
+    let threads = &index.model.threads;
+    let waiter = threads.by_id.get(&wait.thread.tid);
+    let is_contained = waiter.is_some_and(|known| known.inner_tid.is_some());
+    let of_another = || threads.named_at(tid, at_ns).filter(|_| !is_contained).cloned();
+    let own = index.families.numbered(&wait.thread, tid, at_ns);
+    if is_private(&wait.place) { own } else { own.or_else(of_another) }
 }
 
 #[cfg(test)]
@@ -65,5 +82,29 @@ mod tests {
         };
         assert_eq!(led(vec![waits(), read(LOCK[0])]), ("futex word", Some(12)));
         assert_ne!(led(vec![waits(), read(0x8000)]).0, "futex word", "another word");
+    }
+
+    #[test]
+    fn who_is_in_the_word_itself_has_a_robust_mutex_of_this_process_or_of_another() {
+        const WITH_WAITERS: u32 = 0x8000_0000;
+        let of_another = || ThreadRef { pid: 30, ..of_ten(30) };
+        let word = |tid: u32| u64::from(WITH_WAITERS | tid);
+        let sleeps = |who| stands(who, place("nanosleep", [0; 6], None));
+        let all = |operation, tid| {
+            let waits =
+                stands(of_ten(10), place("futex", [0x7000, operation, word(tid), 0, 0, 0], None));
+            vec![waits, sleeps(of_ten(12)), sleeps(of_ten(13)), sleeps(of_another())]
+        };
+        assert_eq!(led(all(128, 12)), ("futex word", Some(12)));
+        assert_eq!(led(all(0, 30)), ("futex word", Some(30)), "processes share it");
+        assert_ne!(led(all(128, 30)).0, "futex word", "nobody else can have it");
+        let owner = FutexOwner {
+            waiter: of_ten(10),
+            address: 0x7000,
+            word: WITH_WAITERS | 13,
+            owner_tid: 0,
+        };
+        let read = Fact { at_ns: LOOK_NS, body: Body::FutexOwner(owner) };
+        assert_eq!(led([all(128, 12), vec![read]].concat()), ("futex word", Some(13)), "by now");
     }
 }

@@ -23,15 +23,7 @@ pub(super) static WAY: Way = Way {
 fn joined(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let [_, _, expected, ..] = wait.place.args;
     let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
-    let threads = &index.model.threads;
-    // In a container the id is that of its own PID namespace.
-    let inner_of = |of: &ThreadRef| threads.by_id.get(&of.tid).and_then(|known| known.inner_tid);
-    if inner_of(&wait.thread).is_some() {
-        let all = index.families.threads_of(&[wait.thread.pid]);
-        return all.into_iter().find(|thread| inner_of(thread) == Some(tid));
-    }
-    let thread = threads.named_at(tid, wait.begin_ns)?;
-    (thread.pid == wait.thread.pid).then(|| thread.clone())
+    index.families.numbered(&wait.thread, tid, wait.begin_ns)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
 use crate::graph::ways::way::{Waiter, Way};
+use crate::waits::futex_value::is_private;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 
@@ -26,9 +27,6 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     (!at.is_for_an_interpreter()).then(other).flatten()
 }
 
-/// FUTEX_PRIVATE_FLAG.
-const FUTEX_PRIVATE: u64 = 128;
-
 /// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is, if
 /// it does something else than to wait for the next event or for others of its process. A thread that rests may well not
 /// have it: a lock also is a signal, and whoever took it may be gone.
@@ -36,8 +34,8 @@ fn only_other(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let stack = index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
     let is_timed = wait.timed_word().is_some();
     // A lock that is not private may be another process's.
-    let is_private = wait.place.syscall != "futex" || wait.place.args[1] & FUTEX_PRIVATE != 0;
-    if !wait.standing || !is_private || !user_stack::is_held_up(&stack.frames, is_timed) {
+    let is_own = wait.place.syscall != "futex" || is_private(&wait.place);
+    if !wait.standing || !is_own || !user_stack::is_held_up(&stack.frames, is_timed) {
         return None;
     }
     let threads = index.families.threads_of(&[wait.thread.pid]);
@@ -93,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_processes_share_may_be_another_ones() {
-        let shared = [LOCK[0], LOCK[1] & !super::FUTEX_PRIVATE, LOCK[2], 0, 0, 0];
+        let shared = [LOCK[0], LOCK[1] & !128, LOCK[2], 0, 0, 0];
         assert_eq!(others_at(shared, &[(12, "nanosleep")]), ("", None));
     }
 }

@@ -160,7 +160,14 @@ fn busy_meanwhile(index: &Index<'_>, wait: &WaitSpan, last: &WaitSpan) -> Option
 fn ended_by(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let holder = holder(index, wait).or_else(|| far_end(index, wait));
     let waker = || waker(index, wait).filter(|_| !by_kernel_thread(wait));
-    let by = holder.or_else(waker).or_else(|| carrier(wait).cloned());
+    // A packet that stood in a queue is carried on in the time of whoever ran just then.
+    let is_believed = |by: &&ThreadRef| {
+        is_ended_by_a_question(index, wait)
+            || index.families.is_related(by, &wait.thread)
+            || had_asked(index, wait, by)
+    };
+    let carrier = || carrier(wait).filter(is_believed).cloned();
+    let by = holder.or_else(waker).or_else(carrier);
     by.filter(|by| !index.model.threads.is_same(by, &wait.thread))
 }
 

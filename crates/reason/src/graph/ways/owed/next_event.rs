@@ -27,12 +27,12 @@ pub(super) static WAY: Way = Way {
     because: "it ended the first wait after this one that the clock alone did not end",
     of: FOR_EVENTS,
     thresholds: &[&PAUSE_MAX, &SAMPLES_APART],
-    follow: |at| after_the_clock(at.index, at.wait),
+    follow: |at| after_the_clock(at.index, at.wait).filter(|by| at.was_there(by)).map(Next::Thread),
 };
 
 /// An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next
 /// waits, after waits that only the clock ended.
-fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<Next> {
+fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     if !ended_by_interrupt(wait) {
         return None;
     }
@@ -53,7 +53,7 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<Next> {
     }
     let holder = || holder(index, last).or_else(|| far_end(index, last));
     let waker = waker(index, last).filter(|_| !by_kernel_thread(last));
-    waker.or_else(holder).map(Next::Thread)
+    waker.or_else(holder)
 }
 
 /// Whether nobody else ended a wait: the clock did, another thread of the loop's own passed it on at once, or there was something
@@ -105,6 +105,10 @@ mod tests {
 
     /// Thread 10 looks at the clock, and then 20 ends its next wait, so long after.
     fn next(pause_ns: Ns) -> (&'static str, Option<u32>) {
+        next_by(pause_ns, thread(20, "job"))
+    }
+
+    fn next_by(pause_ns: Ns, by: ThreadRef) -> (&'static str, Option<u32>) {
         let first = ended(
             of_ten(10),
             place("select", NO_ARGS, None),
@@ -112,12 +116,7 @@ mod tests {
             WakeContext::HardInterrupt,
         );
         let begin_ns = LOOK_NS - 1_000_000_000 + pause_ns;
-        let wake = Some(Wake {
-            at_ns: LOOK_NS,
-            context: WakeContext::Task,
-            by: thread(20, "job"),
-            ..Wake::default()
-        });
+        let wake = Some(Wake { at_ns: LOOK_NS, context: WakeContext::Task, by, ..Wake::default() });
         let (thread, place) = (of_ten(10), place("select", NO_ARGS, None));
         let second = Wait { thread, begin_ns, end_ns: LOOK_NS, place, wake, ..Wait::default() };
         led(vec![first, Fact { at_ns: LOOK_NS, body: Body::Wait(second) }])
@@ -152,5 +151,7 @@ mod tests {
     fn who_ends_the_next_wait_was_waited_for_if_that_goes_on_at_once() {
         assert_eq!(next(10_000_000), ("next event", Some(20)));
         assert_eq!(next(200_000_000), ("", None), "it did something else in between");
+        let late = ThreadRef { start_ns: LOOK_NS - 900_000_000, ..thread(20, "job") };
+        assert_eq!(next_by(10_000_000, late), ("", None), "he came after what was waited for");
     }
 }

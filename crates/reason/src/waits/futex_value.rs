@@ -1,0 +1,244 @@
+//! What the value that a futex is waited for says: a lock by its owner's number, or by a 2 for which something else speaks too.
+//!
+//! A 2 is "locked, with waiters" in the mutexes of glibc, Rust and Go. It also is what each condition of musl waits for, on a word of
+//! the waiter's own stack, and any counter of signals that has come to 2 (Rust's Condvar, a condition of glibc 2.41). So a 2 counts only
+//! where a second thread waits for the same word, its owner stands beside it, or only a mutex is waited for in that way: glibc's mutexes
+//! use the plain wait, its conditions the one with a bit set, while musl has the plain one alone. A mutex of musl's and a robust one of
+//! glibc's have their owner's number in the word, with FUTEX_WAITERS.
+//!
+//! Owns what a value and an address say. Must not: read stacks (timeline.rs, which asks them after this), or say who has it (graph/).
+//! Rejected: the value alone, by which every idle worker on musl waits for a lock. Edit together: classify.rs, futex_handoff.rs.
+
+use super::WaitClass;
+use super::span::WaitSpan;
+use crate::facts::Place;
+use crate::model::{Model, ThreadKey};
+use std::collections::{HashMap, HashSet};
+
+/// "Locked, with waiters" in mutexes that follow Drepper, "Futexes are tricky".
+pub const WITH_WAITERS: u64 = 2;
+/// With readers or a writer that wait, in the words of glibc's read-write locks, which have the 2 too.
+const RWLOCK_TAKEN: u64 = 3;
+
+/// include/uapi/linux/futex.h.
+const FUTEX_WAIT: u64 = 0;
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_CMD_MASK: u64 = 127;
+const FUTEX_PRIVATE_FLAG: u64 = 128;
+const FUTEX_WAITERS: u32 = 0x8000_0000;
+const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+/// Linux's PID_MAX_LIMIT: what is greater is no thread's number.
+const PID_MAX_LIMIT: u32 = 4 << 20;
+
+/// The number of the thread that has a lock, as its own process knows it, if a word has that and that others wait.
+pub fn owner_in(word: u32) -> Option<u32> {
+    let tid = word & FUTEX_TID_MASK;
+    (word & FUTEX_WAITERS != 0 && tid != 0 && tid <= PID_MAX_LIMIT).then_some(tid)
+}
+
+/// The word that a call of futex(2) waits to change.
+pub fn expected_word(place: &Place) -> Option<u32> {
+    let is_wait = matches!(command(place), FUTEX_WAIT | FUTEX_WAIT_BITSET);
+    // An int of the caller's: a negative one has its sign in the upper half.
+    (place.syscall == "futex" && is_wait).then_some(place.args[2] as u32)
+}
+
+/// Whether no other process can have a part in a call of futex(2).
+pub fn is_private(place: &Place) -> bool {
+    place.syscall == "futex" && place.args[1] & FUTEX_PRIVATE_FLAG != 0
+}
+
+fn command(place: &Place) -> u64 {
+    place.args[1] & FUTEX_CMD_MASK
+}
+
+/// Makes locks of the waits for a word with an owner, and of those for a 2 only such as something else speaks for.
+pub(super) fn reclassify(model: &Model, waits: &mut [&mut WaitSpan]) {
+    let numbers = Numbers::of(model, waits);
+    for wait in waits.iter_mut().filter(|wait| wait.class == WaitClass::FutexWait) {
+        let owner = expected_word(&wait.place).and_then(owner_in);
+        if owner.is_some_and(|tid| numbers.is_of_a_thread(model, wait, tid)) {
+            wait.class = WaitClass::FutexLock;
+        }
+    }
+    let known = Known::of(model, waits);
+    let unlike = |wait: &&mut &mut WaitSpan| is_for_a_two(wait) && !known.is_lock(wait);
+    for wait in waits.iter_mut().filter(unlike) {
+        wait.class = WaitClass::FutexWait;
+    }
+}
+
+/// A wait in the process alone for a word that is to be a 2: of a shared one the word is on nobody's stack.
+fn is_for_a_two(wait: &WaitSpan) -> bool {
+    wait.class == WaitClass::FutexLock
+        && is_private(&wait.place)
+        && expected_word(&wait.place).map(u64::from) == Some(WITH_WAITERS)
+}
+
+/// Threads of containers, by their process and their number in there: only of processes that wait for a word with an owner.
+struct Numbers(HashSet<(u32, u32)>);
+
+impl Numbers {
+    fn of(model: &Model, waits: &[&mut WaitSpan]) -> Self {
+        let has_owner = |wait: &&&mut WaitSpan| {
+            wait.class == WaitClass::FutexWait
+                && expected_word(&wait.place).and_then(owner_in).is_some()
+        };
+        let pids: HashSet<u32> = waits.iter().filter(has_owner).map(|it| it.thread.pid).collect();
+        if pids.is_empty() {
+            return Self(HashSet::new());
+        }
+        let all = model.threads.by_id.values().filter(|it| pids.contains(&it.thread.pid));
+        Self(all.filter_map(|it| Some((it.thread.pid, it.inner_tid?))).collect())
+    }
+
+    /// Whether a number is that of another thread of the waiter's process, or for a shared word of any.
+    fn is_of_a_thread(&self, model: &Model, wait: &WaitSpan, tid: u32) -> bool {
+        let waiter = model.threads.by_id.get(&wait.thread.tid);
+        if let Some(own) = waiter.and_then(|it| it.inner_tid) {
+            return own != tid && self.0.contains(&(wait.thread.pid, tid));
+        }
+        let named = model.threads.named_at(tid, wait.begin_ns);
+        let fits = |pid: u32| pid == wait.thread.pid || !is_private(&wait.place);
+        tid != wait.thread.tid && named.is_some_and(|it| fits(it.pid))
+    }
+}
+
+/// A process and the address of a word in its memory.
+type Word = (u32, u64);
+
+fn word(wait: &WaitSpan) -> Word {
+    (wait.thread.pid, wait.place.args[0])
+}
+
+/// What speaks for a lock.
+struct Known {
+    /// Words that several threads wait for.
+    wanted: HashSet<Word>,
+    /// Words with an owner beside them.
+    owned: HashSet<Word>,
+    /// Words that were waited for with a value that no lock has: they count.
+    counters: HashSet<Word>,
+    /// Processes with waits that have a bit set: their C library has them for its conditions.
+    with_bitset: HashSet<u32>,
+}
+
+impl Known {
+    fn of(model: &Model, waits: &[&mut WaitSpan]) -> Self {
+        let mut first: HashMap<Word, ThreadKey> = HashMap::new();
+        let (mut wanted, mut counters) = (HashSet::new(), HashSet::new());
+        for wait in waits.iter().filter(|wait| is_for_a_two(wait)) {
+            let who = model.threads.key(&wait.thread);
+            if *first.entry(word(wait)).or_insert(who) != who {
+                wanted.insert(word(wait));
+            }
+        }
+        let mut with_bitset = HashSet::new();
+        for wait in waits.iter() {
+            let Some(value) = expected_word(&wait.place).map(u64::from) else { continue };
+            if command(&wait.place) == FUTEX_WAIT_BITSET {
+                with_bitset.insert(wait.thread.pid);
+            }
+            if ![WITH_WAITERS, RWLOCK_TAKEN].contains(&value) && first.contains_key(&word(wait)) {
+                counters.insert(word(wait));
+            }
+        }
+        let read = model.held.futex_owners.iter().map(|(_, owner)| owner);
+        let owned = read.filter(|owner| owner.owner_tid != 0);
+        let owned = owned.map(|owner| (owner.waiter.pid, owner.address)).collect();
+        Self { wanted, owned, counters, with_bitset }
+    }
+
+    fn is_lock(&self, wait: &WaitSpan) -> bool {
+        if self.counters.contains(&word(wait)) {
+            return false;
+        }
+        let by_libc = || {
+            let is_glibcs = self.with_bitset.contains(&wait.thread.pid);
+            command(&wait.place) == FUTEX_WAIT && (is_glibcs || !may_be_on_stack(wait))
+        };
+        self.wanted.contains(&word(wait)) || self.owned.contains(&word(wait)) || by_libc()
+    }
+}
+
+/// Whether a word may lie on a thread's stack. Stacks, libraries and mapped memory are at the top of the address space, whose size is a
+/// power of two (its last sixteenth is far more than they ever fill); a program's own data and its heap are at two thirds of it (ELF_ET_DYN_BASE)
+/// or below 2 GiB.
+fn may_be_on_stack(wait: &WaitSpan) -> bool {
+    let address = wait.place.args[0];
+    address >= 1 << 31 && (address << address.leading_zeros()) >> 60 == 0xf
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::scenes::{LOOK_NS, fact, host, identity};
+    use crate::waits::timeline::Observed;
+
+    const ON_STACK: u64 = 0x7f3a_1c20_4b30;
+    const IN_HEAP: u64 = 0x5581_1c20_4b30;
+    const PLAIN: u64 = FUTEX_PRIVATE_FLAG;
+    const BITSET: u64 = FUTEX_PRIVATE_FLAG | FUTEX_WAIT_BITSET;
+
+    fn of(tid: u32) -> ThreadRef {
+        ThreadRef { tid, pid: 10, start_ns: 1, comm: "app".into() }
+    }
+
+    /// Thread `tid` of process 10 waits for a word, until thread 12 ends that.
+    fn waits(tid: u32, args: [u64; 3]) -> Fact {
+        let [address, operation, expected] = args;
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [address, operation, expected, 0, 0, 0],
+            ..Place::default()
+        };
+        let (end_ns, by) = (LOOK_NS / 2, of(12));
+        let wake = Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+        fact(Body::Wait(Wait { thread: of(tid), end_ns, place, wake, ..Wait::default() }))
+    }
+
+    /// What thread 10 waits for.
+    fn class(facts: Vec<Fact>) -> WaitClass {
+        let observed = Observed::new([host(), facts].concat());
+        let its = observed.timelines.waits().find(|wait| wait.thread.tid == 10);
+        its.expect("it waits").class
+    }
+
+    #[test]
+    fn a_two_on_a_stack_is_a_condition_of_musl_unless_something_speaks_for_a_lock() {
+        let own = || waits(10, [ON_STACK, PLAIN, 2]);
+        assert_eq!(class(vec![own()]), WaitClass::FutexWait, "an idle worker");
+        assert_eq!(class(vec![own(), waits(11, [ON_STACK, PLAIN, 2])]), WaitClass::FutexLock);
+        let glibc = waits(11, [IN_HEAP, BITSET, 0]);
+        assert_eq!(class(vec![own(), glibc]), WaitClass::FutexLock, "a mutex of glibc's");
+        assert_eq!(class(vec![waits(10, [IN_HEAP, PLAIN, 2])]), WaitClass::FutexLock);
+        let read = FutexOwner { waiter: of(10), address: ON_STACK, word: 2, owner_tid: 12 };
+        assert_eq!(class(vec![own(), fact(Body::FutexOwner(read))]), WaitClass::FutexLock);
+    }
+
+    #[test]
+    fn a_counter_of_signals_that_is_a_two_is_no_lock() {
+        let at = |tid, value| waits(tid, [IN_HEAP, BITSET, value]);
+        assert_eq!(class(vec![at(10, 2)]), WaitClass::FutexWait, "a Condvar of Rust's");
+        assert_eq!(class(vec![at(10, 2), at(11, 2)]), WaitClass::FutexLock, "its Mutex");
+        assert_eq!(class(vec![at(10, 2), at(11, 2), at(12, 4)]), WaitClass::FutexWait);
+    }
+
+    #[test]
+    fn a_word_with_a_threads_number_is_a_lock_of_that_thread() {
+        let word = |tid: u32| u64::from(FUTEX_WAITERS | tid);
+        let other = waits(12, [IN_HEAP, BITSET, 0]);
+        let own = |value| vec![waits(10, [ON_STACK, PLAIN, value]), other.clone()];
+        assert_eq!(class(own(word(12))), WaitClass::FutexLock);
+        assert_eq!(class(own(0xffff_ffff_0000_0000 | word(12))), WaitClass::FutexLock, "an int");
+        assert_eq!(class(own(word(99))), WaitClass::FutexWait, "of no thread here");
+        assert_eq!(class(own(word(10))), WaitClass::FutexWait, "its own");
+        let inside = |tid, inner| {
+            identity(Thread { thread: of(tid), inner_tid: Some(inner), ..Thread::default() })
+        };
+        let contained = [own(word(3)), vec![inside(10, 1), inside(12, 3)]].concat();
+        assert_eq!(class(contained), WaitClass::FutexLock);
+    }
+}
