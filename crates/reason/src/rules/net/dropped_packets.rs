@@ -16,7 +16,7 @@ use crate::rules::wording::Severity;
 use crate::rules::{Losses, Match};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// The wait that a lost packet makes.
@@ -182,6 +182,14 @@ pub(super) fn noticed(measures: &Measures<'_>, ends: &[End], losing: &[Losing<'_
 /// Whether an end costs enough to be named: by its share of the look, or of a long one in its worst second.
 pub(super) fn is_noticed(measures: &Measures<'_>, end: &End) -> bool {
     end.seconds >= NOTICED.value * measures.wall_seconds() || moment::of(measures, end).is_some()
+}
+
+/// How many packets these lost: what a tunnel carried, once, whoever waits behind it.
+pub(super) fn packets(losing: &[Losing<'_>]) -> u64 {
+    let all = losing.iter().flat_map(|it| &it.dropped);
+    let by_flow: BTreeMap<*const DroppedFlow, u64> =
+        all.map(|it| (std::ptr::from_ref(it.flow), it.flow.packets)).collect();
+    by_flow.into_values().sum()
 }
 
 /// A match that claims all of these.

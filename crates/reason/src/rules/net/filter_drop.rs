@@ -15,7 +15,7 @@ use crate::measure::packet_drops::Dropped;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, waited_for,
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -158,8 +158,7 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     let first = &filtered.losing[0];
     let waits = who_waits(measures, end);
     let waited = waited_for(first, &filtered.losing);
-    let packets: u64 =
-        filtered.losing.iter().flat_map(|it| &it.dropped).map(|it| it.flow.packets).sum();
+    let packets = packets(&filtered.losing);
     let is_outgoing = first.dropped[0].is_outgoing;
     let by = match filtered.suspects.rule {
         Some(rule) => format!("the rule \"{}\" of {}", what(rule), place(rule)),
@@ -315,6 +314,44 @@ mod tests {
             dropped(REASON, "tcp", from, "192.0.2.1:80", 4),
             fact(Body::FilterRule(rule())),
         ]
+    }
+
+    #[test]
+    fn what_a_tunnel_of_the_kernels_loses_is_of_who_waits_behind_it() {
+        let ends = |state: u8| {
+            let object = inet("tcp", 100, "10.73.0.2:40000", "10.73.0.3:80", state);
+            let hop = NextHop {
+                netns: 1,
+                destination: "10.73.0.3".parse().expect("an address"),
+                gateway: None,
+                interface: "vx0".into(),
+                kind: "vxlan".into(),
+                index: 5,
+                state: 0x20,
+                updated_ns: 1,
+            };
+            let local = Some("10.0.0.1".parse().expect("an address"));
+            let vxlan = Some(Vxlan { id: 23, port: 4789, local, remote: None });
+            let (name, kind) = ("vx0".to_string(), "vxlan".to_string());
+            let link = Link { netns: 1, index: 5, name, kind, vxlan, ..Link::default() };
+            let carried =
+                FilterRule { protocol: Some("udp".into()), destination_port: Some(4789), ..rule() };
+            findings(vec![
+                wait(10, "curl", "connect", object.clone(), 0, 20),
+                wait(10, "curl", "recvfrom", object, 21, 48),
+                fact(Body::NextHop(hop)),
+                fact(Body::Link(link)),
+                dropped(REASON, "udp", "10.0.0.1:40000", "10.0.0.2:4789", 4),
+                fact(Body::FilterRule(carried)),
+            ])
+        };
+        // One that has given up is closed.
+        for state in [2, 7] {
+            let found = ends(state);
+            assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "udp dport 4789 drop"));
+            assert!(found[0].title.contains("through the tunnel vx0"), "{}", found[0].title);
+            assert!(found[0].text.contains("4 packets of it"), "once: {}", found[0].text);
+        }
     }
 
     #[test]

@@ -33,8 +33,7 @@ pub(super) static ASKED_AGAIN: Threshold = Threshold::new(
     "default of net.ipv4.neigh.*.retrans_time_ms (RetransTimer of RFC 4861)",
 );
 
-/// States of a neighbour entry (include/uapi/linux/neighbour.h): it is asked for and has not answered, or has not at all.
-const NUD_INCOMPLETE: u16 = 0x01;
+/// State of a neighbour entry that has not answered at all (include/uapi/linux/neighbour.h).
 const NUD_FAILED: u16 = 0x20;
 
 /// The rule.
@@ -267,6 +266,7 @@ mod tests {
     use crate::rules::wording::Severity;
 
     const CODE: &str = "net.neighbour_failed";
+    const NUD_INCOMPLETE: u16 = 0x01;
 
     /// The next hop of 192.0.2.1 is in a state.
     fn hop(state: u16) -> NextHop {

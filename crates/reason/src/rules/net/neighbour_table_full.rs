@@ -13,7 +13,7 @@ use crate::measure::packet_drops::of_reason;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, connecting, is_noticed, losing, waited_for,
+    LOST_ONE, Losing, NOTICED, connecting, is_noticed, losing, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -192,7 +192,7 @@ fn wording(
     let waits = who_waits(measures, end);
     let waited = waited_for(first, losing);
     let setting = setting(table.is_v6);
-    let packets: u64 = losing.iter().flat_map(|it| &it.dropped).map(|it| it.flow.packets).sum();
+    let packets = packets(losing);
     let by = match filler {
         Some((who, addresses)) => format!(
             " {} sent to {addresses} or more addresses that found no room, or that nobody has.",

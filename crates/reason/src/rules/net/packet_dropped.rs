@@ -19,7 +19,7 @@ use crate::rules::action::{Action, Question};
 use crate::rules::net::drop_looks::Look;
 use crate::rules::net::drop_reasons::{Cause, TOO_LONG_FOR_PEER, cause};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, waited_for,
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -294,8 +294,7 @@ impl Said<'_, '_> {
 
     fn wording(&self, end: &End) -> Wording {
         let (measures, first) = (self.measures, self.first());
-        let all = || self.losing.iter().flat_map(|it| &it.dropped);
-        let packets: u64 = all().map(|it| it.flow.packets).sum();
+        let packets = packets(self.losing);
         let waits = who_waits(measures, end);
         let waited = waited_for(&self.losing[0], self.losing);
         let whose =

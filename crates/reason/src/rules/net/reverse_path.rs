@@ -10,7 +10,7 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, waited_for,
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -87,7 +87,7 @@ fn wording(measures: &Measures<'_>, end: &End, losing: &[Losing<'_>]) -> Wording
     let first = &losing[0];
     let kind = first.dropped[0].kind;
     let came_by = &kind.interface;
-    let packets: u64 = losing.iter().flat_map(|it| &it.dropped).map(|it| it.flow.packets).sum();
+    let packets = packets(losing);
     let peer = first.remote.ip().to_canonical();
     let hop = model.net.next_hops.get(&(kind.netns, peer));
     let leads = hop.map(|hop| hop.interface.as_str()).filter(|name| name != came_by);

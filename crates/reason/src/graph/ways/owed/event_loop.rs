@@ -309,6 +309,12 @@ mod tests {
         assert_eq!(most(&ends), (EndKind::Sleep, Some(OTHER)));
     }
 
+    #[test]
+    fn in_whose_time_a_packet_of_nobody_known_came_is_a_bystander() {
+        let ends = asked(899, (WakeContext::SoftInterrupt, OTHER), None, 400);
+        assert!(ends.iter().all(|(_, who, _)| *who != Some(OTHER)), "{ends:?}");
+    }
+
     /// Process 10 waits from the begin on for 20, an event loop that the clock wakes every 100 ms, until 30, which slept
     /// before, connects to that just before the look ends.
     #[test]
