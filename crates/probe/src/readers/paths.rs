@@ -7,24 +7,9 @@
 //!
 //! Rejected: stat of the path (it would wait with the victim). Must not: read the memory itself (waiter_memory.rs).
 
-use super::waiter_memory::Question;
+use super::waiter_memory::{Question, path_argument};
 use crate::system::{Roots, mounts};
 use holdup_reason::facts::{Blocked, FileRef, ObjectRef, WaitState};
-
-/// The place of the path among the arguments of a call that changes names or metadata.
-pub(super) fn path_argument(syscall: &str) -> Option<usize> {
-    Some(match syscall {
-        "mkdir" | "rmdir" | "unlink" | "rename" | "link" | "mknod" | "truncate" | "chmod"
-        | "chown" | "lchown" | "utime" | "utimes" | "setxattr" | "lsetxattr" | "removexattr"
-        | "creat" | "open" => 0,
-        "mkdirat" | "unlinkat" | "renameat" | "renameat2" | "mknodat" | "fchmodat"
-        | "fchmodat2" | "fchownat" | "utimensat" | "openat" | "openat2" => 1,
-        "symlink" => 1,
-        "symlinkat" => 2,
-        "linkat" => 3,
-        _ => return None,
-    })
-}
 
 /// Asleep in an open, where a signal may end it: of a FIFO that nobody has open at its other end, a lease, a serial line.
 fn opens(blocked: &Blocked) -> bool {

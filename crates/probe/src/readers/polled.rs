@@ -5,16 +5,12 @@
 //! family/place.rs, which reads the same of a command's own family and chooses where but one can be meant.
 
 use super::waiter_memory::Question;
-use crate::system::{Roots, text};
 use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
-use std::io::Read;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
 /// Entries of a poll array that are read (crates/system/src/memory.rs); of a longer one nothing is reported.
 const POLLED_MAX: u64 = 16;
-/// Of an epoll's fdinfo: a line for each descriptor.
-const BYTES_MAX: u64 = 8192;
 /// Waits of a whole host whose descriptors are read: each takes some microseconds after the look.
 const WAITS_MAX: usize = 512;
 
@@ -71,25 +67,11 @@ fn may_be_for_several(blocked: &Blocked) -> bool {
     !blocked.kernel && blocked.place.object.is_none() && blocked.place.is_for_several()
 }
 
-/// Those that an epoll watches; none if there are too many to tell.
-pub(super) fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
-    let path = roots.process(pid, "fdinfo").join(epoll.to_string());
-    let mut bytes = Vec::new();
-    let Ok(file) = std::fs::File::open(path) else { return Vec::new() };
-    if file.take(BYTES_MAX).read_to_end(&mut bytes).is_err() || bytes.len() as u64 == BYTES_MAX {
-        return Vec::new();
-    }
-    let target = |line: &[u8]| {
-        let mut words = text::words(line.strip_prefix(b"tfd:")?);
-        u32::try_from(text::number(words.next()?)?).ok()
-    };
-    text::lines(&bytes).filter_map(target).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::waiter_memory::Answer;
     use super::*;
+    use crate::system::Roots;
     use holdup_reason::facts::{Place, ThreadRef};
 
     fn of_own(syscall: &str, args: [u64; 6]) -> Vec<u32> {

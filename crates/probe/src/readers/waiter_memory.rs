@@ -9,14 +9,16 @@
 //! whoever has a thread in D (a holder that waits for a disk with a mutex held is in D, and the waiters' word is what names it);
 //! reading the states of all threads from /proc once more (the walk that gave the waits has just seen them).
 
-use super::polled;
 use crate::system::guard::{self, Behind};
-use crate::system::{Roots, memory};
+use crate::system::{Roots, memory, text};
 use holdup_reason::facts::{Blind, Blocked, Body, Fact, Guards, WaitState};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
 /// Waits of one batch whose memory is read: each takes some microseconds, all of them a twentieth of a second.
 const READ_MAX: usize = 16_384;
+/// Of an epoll's fdinfo: a line for each descriptor.
+const BYTES_MAX: u64 = 8192;
 /// Linux's PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -60,7 +62,7 @@ impl Question {
                 let set = |address| memory::descriptor_set(pid, address, count);
                 Some(Answer::Descriptors(sets.into_iter().flat_map(set).collect()))
             }
-            Self::Epoll { fd } => Some(Answer::Descriptors(polled::watched(roots, pid, fd))),
+            Self::Epoll { fd } => Some(Answer::Descriptors(watched(roots, pid, fd))),
             Self::Path { address } => memory::text(pid, address, PATH_BYTES_MAX).map(Answer::Path),
         }
     }
@@ -118,6 +120,36 @@ pub(super) fn report(unread: &mut BTreeSet<u32>) -> Option<Body> {
     })
 }
 
+/// Those that an epoll watches; none if there are too many to tell.
+fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
+    let path = roots.process(pid, "fdinfo").join(epoll.to_string());
+    let mut bytes = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else { return Vec::new() };
+    if file.take(BYTES_MAX).read_to_end(&mut bytes).is_err() || bytes.len() as u64 == BYTES_MAX {
+        return Vec::new();
+    }
+    let target = |line: &[u8]| {
+        let mut words = text::words(line.strip_prefix(b"tfd:")?);
+        u32::try_from(text::number(words.next()?)?).ok()
+    };
+    text::lines(&bytes).filter_map(target).collect()
+}
+
+/// The place of the path among the arguments of a call that changes names or metadata.
+pub(super) fn path_argument(syscall: &str) -> Option<usize> {
+    Some(match syscall {
+        "mkdir" | "rmdir" | "unlink" | "rename" | "link" | "mknod" | "truncate" | "chmod"
+        | "chown" | "lchown" | "utime" | "utimes" | "setxattr" | "lsetxattr" | "removexattr"
+        | "creat" | "open" => 0,
+        "mkdirat" | "unlinkat" | "renameat" | "renameat2" | "mknodat" | "fchmodat"
+        | "fchmodat2" | "fchownat" | "utimensat" | "openat" | "openat2" => 1,
+        "symlink" => 1,
+        "symlinkat" => 2,
+        "linkat" => 3,
+        _ => return None,
+    })
+}
+
 /// Processes of which a thread may hold the memory lock asleep, or waits for it.
 fn with_memory_lock(waits: &[Fact]) -> BTreeSet<u32> {
     let whose = |blocked: &Blocked| {
@@ -140,7 +172,7 @@ fn with_memory_lock(waits: &[Fact]) -> BTreeSet<u32> {
 /// beside it, unless somebody waits to change the mappings, who is seen in D himself. All that is not here may have it: calls that
 /// change mappings, fork and exec, and faults, which are in no call.
 fn is_about_files(syscall: &str) -> bool {
-    super::paths::path_argument(syscall).is_some()
+    path_argument(syscall).is_some()
         || matches!(
             syscall,
             "read"

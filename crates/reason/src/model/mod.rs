@@ -33,7 +33,7 @@ mod translations;
 mod waits;
 pub mod words;
 
-use crate::facts::{Body, Fact, ObjectRef};
+use crate::facts::{Body, Denied, Fact, ObjectRef, Unrouted};
 use object::FileKey;
 use push::Push;
 pub use push::Series;
@@ -78,6 +78,13 @@ impl Model {
         }
         model.finish();
         model
+    }
+
+    /// What the routes of his namespace say of an address that somebody was refused a connection to, if they send nothing there.
+    pub fn unrouted(&self, denied: &Denied) -> Option<&Unrouted> {
+        let identity = self.threads.identity(&denied.thread);
+        let netns = identity.map(|it| it.netns).filter(|it| *it != 0);
+        self.net.unrouted(netns, denied.address?.ip().to_canonical())
     }
 
     /// Takes a fact in. What came stands in its place at once, waits only after `finish`.

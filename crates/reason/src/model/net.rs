@@ -61,18 +61,6 @@ pub(crate) struct DropCauses {
     pub(crate) unrouted: BTreeMap<(u32, IpAddr), Unrouted>,
 }
 
-impl DropCauses {
-    /// Why nothing is sent to an address from a namespace; where that is not known, as of a program that has ended at once, from the only
-    /// one that was asked.
-    pub(crate) fn unrouted_to(&self, netns: Option<u32>, to: IpAddr) -> Option<&Unrouted> {
-        let mut all = self.unrouted.values().filter(|it| it.address == to);
-        match netns {
-            Some(netns) => all.find(|it| it.netns == netns),
-            None => all.next().filter(|_| all.next().is_none()),
-        }
-    }
-}
-
 impl Net {
     /// The other end of a veth; none if it is not the only one that may be it.
     pub(crate) fn peer(&self, of: &Link) -> Option<&Link> {
@@ -83,6 +71,16 @@ impl Net {
             ends.into_values().filter(|it| (it.netns, it.index) != (of.netns, of.index));
         let first = others.next();
         first.filter(|_| others.next().is_none())
+    }
+
+    /// What the routes of a namespace say of an address if they send nothing there; where the namespace is not known, as of a program that has
+    /// ended at once, of the only one that was asked.
+    pub(super) fn unrouted(&self, netns: Option<u32>, to: IpAddr) -> Option<&Unrouted> {
+        let mut all = self.drop_causes.unrouted.values().filter(|it| it.address == to);
+        match netns {
+            Some(netns) => all.find(|it| it.netns == netns),
+            None => all.next().filter(|_| all.next().is_none()),
+        }
     }
 
     /// Once the last fact is in.

@@ -165,8 +165,11 @@ impl Known {
 /// power of two (its last sixteenth is far more than they ever fill); a program's own data and its heap are at two thirds of it (ELF_ET_DYN_BASE)
 /// or below 2 GiB.
 fn may_be_on_stack(wait: &WaitSpan) -> bool {
+    /// The highest four bits that a size of the address space has in its last sixteenth.
+    const LAST_SIXTEENTH: u64 = 0xf;
     let address = wait.place.args[0];
-    address >= 1 << 31 && (address << address.leading_zeros()) >> 60 == 0xf
+    let highest = (address << address.leading_zeros()) >> (u64::BITS - 4);
+    address >= 1 << 31 && highest == LAST_SIXTEENTH
 }
 
 #[cfg(test)]

@@ -18,9 +18,7 @@
 //! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not reported; waits for events that anything but
 //! the clock ended.
 //!
-//! Who asks again and again whether a process lives, and is told so, waits for its end; who asks after several in turn watches over them.
-//!
-//! Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
+//! Who asks again and again whether a process lives, and it does, waits for its end; who asks after several in turn watches over them. Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
 //!
 //! Edit together: probe/bpf/refused.bpf.c (what is reported), rules/lock/polled.rs and the rules on limits.
 
@@ -55,7 +53,6 @@ const EPERM: i32 = 1;
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
 const EEXIST: i32 = 17;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
@@ -100,7 +97,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (EPERM, "sched_setscheduler" | "sched_setattr") => return None,
         // They say so of a file that has no events to wait for, and of a process that is a leader already or has executed.
         (EPERM | EACCES, "epoll_ctl" | "setpgid" | "setsid") => return None,
-        (EACCES | EINVAL, "connect") if is_unrouted(model, denied) => {
+        (errno, "connect") if NO_WAY.contains(&errno) && model.unrouted(denied).is_some() => {
             (WaitClass::NoRoute, Object::Address(denied.address?))
         }
         (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
@@ -134,13 +131,6 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         }
         _ => return None,
     })
-}
-
-/// Whether the routes of his namespace send nothing to where somebody was refused a connection: EACCES and EINVAL have other reasons too.
-fn is_unrouted(model: &Model, denied: &Denied) -> bool {
-    let netns = model.threads.identity(&denied.thread).map(|it| it.netns).filter(|it| *it != 0);
-    let to = denied.address.map(|address| address.ip().to_canonical());
-    to.is_some_and(|to| model.net.drop_causes.unrouted_to(netns, to).is_some())
 }
 
 /// The process that was asked after. In a PID namespace it has another number: the one of the caller's own group that has that.

@@ -6,7 +6,7 @@
 //!
 //! Edit together: measure/link_path.rs, readers/next_hops.rs of the probe.
 
-use crate::facts::{InetRef, Link, NextHop};
+use crate::facts::{Link, NextHop};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::link_path::{Blocked, blocked};
@@ -20,7 +20,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -55,7 +55,7 @@ pub(crate) static RULE: Rule = Rule {
 /// A next hop that is not reached, with the ends that wait for it.
 struct Unreached<'m> {
     hop: &'m NextHop,
-    socket: &'m InetRef,
+    remote: SocketAddr,
     what: For,
     /// The interface that has its address.
     far: Option<&'m Link>,
@@ -87,7 +87,10 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         if let Some((blocked, way)) = blocked(net, (hop.netns, hop.index), far) {
             let far = net.links.iter().rev().find(|link| (link.netns, link.index) == far);
             let ends = vec![at];
-            all.insert(key, Unreached { hop, socket, what, far, blocked, way, ends });
+            all.insert(
+                key,
+                Unreached { hop, remote: socket.remote, what, far, blocked, way, ends },
+            );
         }
     }
     all.into_values().filter_map(|it| matched(measures, ends, it)).collect()
@@ -192,7 +195,7 @@ fn wording(measures: &Measures<'_>, end: &End, unreached: &Unreached<'_>) -> Wor
     Wording {
         title: format!(
             "{waits} {}, which is on this host and is not reached: {clause}",
-            unreached.what.words(&unreached.socket.remote.to_string())
+            unreached.what.words(&unreached.remote.to_string())
         ),
         text: format!(
             "{} pass so. {neighbour} is the address of {has}.{by} But {clause}, so nobody answers {question} there.",

@@ -57,9 +57,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         return None;
     };
     let tries = refusal_words::tries(measures, end)?;
-    let model = measures.model;
-    let netns = model.threads.identity(&tries.last.thread).map(|it| it.netns).filter(|it| *it != 0);
-    let unrouted = model.net.drop_causes.unrouted_to(netns, address.ip().to_canonical())?;
+    let unrouted = measures.model.unrouted(tries.last)?;
     let by = Culprit::setting(what(unrouted), String::new());
     let matched = Match::new(by, Proof::TwoWitnesses, move |loss| {
         let slept = refusal_words::between(&tries, loss.seconds, loss.wall_seconds);

@@ -7,7 +7,7 @@
 //!
 //! Edit together: measure/tunnels.rs, drop_reasons.rs.
 
-use crate::facts::{InetRef, Link, NextHop, PacketDrops};
+use crate::facts::{Link, NextHop, PacketDrops};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::packet_drops::reason;
@@ -22,6 +22,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// What the kernel says where a tunnel has no host to send to: since 6.12, and since 6.10; before it, the function alone.
 const NO_HOST: [&str; 2] = ["NO_TX_TARGET", "VXLAN_NO_REMOTE"];
@@ -61,7 +62,7 @@ pub(crate) static RULE: Rule = Rule {
 struct Lost<'m> {
     link: &'m Link,
     hop: &'m NextHop,
-    socket: &'m InetRef,
+    behind: SocketAddr,
     drops: Vec<&'m PacketDrops>,
     ends: Vec<usize>,
 }
@@ -69,23 +70,23 @@ struct Lost<'m> {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32), Lost<'m>> = BTreeMap::new();
     for (at, end) in ends.iter().enumerate() {
-        let Some((socket, hop)) = behind_tunnel(measures, end) else { continue };
+        let Some((behind, hop)) = behind_tunnel(measures, end) else { continue };
         if let Some(known) = all.get_mut(&(hop.netns, hop.index)) {
             known.ends.push(at);
             continue;
         }
         let Some((link, _)) = vxlan(measures.model, hop) else { continue };
-        let drops = drops(measures, link, socket, end);
+        let drops = drops(measures, link, behind, end);
         if !drops.is_empty() {
             let ends = vec![at];
-            all.insert((hop.netns, hop.index), Lost { link, hop, socket, drops, ends });
+            all.insert((hop.netns, hop.index), Lost { link, hop, behind, drops, ends });
         }
     }
     all.into_values().filter_map(|lost| matched(measures, ends, lost)).collect()
 }
 
 /// What an end waits for, if its next hop is in a tunnel.
-fn behind_tunnel<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(&'m InetRef, &'m NextHop)> {
+fn behind_tunnel<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(SocketAddr, &'m NextHop)> {
     let Object::Inet(ino) = end.object else { return None };
     let socket = measures.model.called.socket(ino)?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
@@ -93,14 +94,14 @@ fn behind_tunnel<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(&'m InetR
         return None;
     }
     let to = (socket.netns, socket.remote.ip().to_canonical());
-    Some((socket, measures.model.net.next_hops.get(&to)?))
+    Some((socket.remote, measures.model.net.next_hops.get(&to)?))
 }
 
 /// What was dropped at the tunnel for want of a host while somebody waited: of that connection, or questions for a neighbour.
 fn drops<'m>(
     measures: &'m Measures<'m>,
     link: &Link,
-    socket: &InetRef,
+    behind: SocketAddr,
     end: &End,
 ) -> Vec<&'m PacketDrops> {
     let waits = &end.links[end.named];
@@ -112,7 +113,7 @@ fn drops<'m>(
     let is_its = |drops: &&PacketDrops| {
         drops.flows.iter().any(|flow| {
             let is_question = matches!(flow.protocol.as_str(), "arp" | "icmp6" | "58");
-            let is_own = flow.to.ip().to_canonical() == socket.remote.ip().to_canonical();
+            let is_own = flow.to.ip().to_canonical() == behind.ip().to_canonical();
             (is_question || is_own) && flow.last_ns >= before_ns && flow.first_ns <= waits.end_ns
         })
     };
@@ -134,7 +135,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], lost: Lost<'m>) -> O
 fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     let name = &lost.link.name;
     let there = format!("{name}{}", of_namespace(measures.model, lost.link.netns));
-    let behind = lost.socket.remote;
+    let behind = lost.behind;
     let packets: u64 = lost.drops.iter().map(|drops| drops.packets).sum();
     let is_known = !lost.hop.is_silent();
     let looked_up = match is_known {
