@@ -434,13 +434,13 @@ static __always_inline void read_syscall(struct wire_place *place, struct task_s
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* System calls whose first argument is a descriptor that may be waited on. */
+/* System calls whose first argument is a descriptor that may be waited on. Not splice and tee: of their two pipes either may be it. */
 static __always_inline bool first_argument_is_descriptor(__s64 syscall)
 {
 	switch (syscall) {
 	case 0: case 1: case 5: case 8: case 16: case 17: case 18: case 19: case 20: case 40: case 42:
 	case 43: case 44: case 45: case 46: case 47: case 72: case 73: case 74: case 75: case 77: case 78:
-	case 187: case 217: case 221: case 242: case 243: case 275: case 276: case 277: case 278: case 285:
+	case 187: case 217: case 221: case 242: case 243: case 277: case 278: case 285:
 	case 288: case 295: case 296: case 299: case 307: case 306: case 326: case 327: case 328:
 		return true;
 	}
@@ -463,7 +463,7 @@ static __always_inline bool first_argument_is_descriptor(__s64 syscall)
 {
 	switch (syscall) {
 	case 25: case 29: case 32: case 46: case 47: case 61: case 62: case 63: case 64: case 65: case 66:
-	case 67: case 68: case 69: case 70: case 71: case 75: case 76: case 77: case 80: case 82: case 83:
+	case 67: case 68: case 69: case 70: case 71: case 75: case 80: case 82: case 83:
 	case 84: case 182: case 183: case 202: case 203: case 206: case 207: case 211: case 212: case 213:
 	case 223: case 242: case 243: case 267: case 269: case 285: case 286: case 287:
 		return true;

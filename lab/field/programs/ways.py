@@ -1,4 +1,4 @@
-"""A way with a router on it: three namespaces, and what can be wrong with the router.
+"""A way with a router on it: three namespaces, what can be wrong with the router, and a tunnel over it.
 
 Owns how it is made and what the router's own counters and rules say, which proves that a fault bites. The router says nothing to
 those whose packets it drops, as most that are on the way today. Nothing outside of the three namespaces is touched.
@@ -82,3 +82,44 @@ class Way:
                        stderr=subprocess.DEVNULL)
         for namespace in (self.here, self.behind):
             subprocess.run(["ip", "-n", namespace, "route", "flush", "cache"], check=False)
+
+    def refuse(self, kind):
+        """The client's own routes refuse the server, by a table of its own; what has to be changed."""
+        self.ip(f"-n {self.here} route add {kind} {self.address}/32 table 700")
+        self.ip(f"-n {self.here} rule add pref 700 lookup 700")
+        return f"route {kind} {self.address}/32 table 700"
+
+    def allow(self, kind):
+        """Takes that back."""
+        self.ip(f"-n {self.here} rule del pref 700")
+        self.ip(f"-n {self.here} route del {kind} {self.address}/32 table 700")
+
+
+class Overlay:
+    """A VXLAN tunnel over a way, whose forwarding table says where frames go."""
+
+    ALL = "00:00:00:00:00:00"
+
+    def __init__(self, way):
+        self.way, self.address = way, "10.9.7.2"
+        for ends, own, last in ((way.here, way.here_address, 1), (way.behind, way.address, 2)):
+            way.ip(f"-n {ends} link add vx7 type vxlan id 77 dstport 4789 local {own} nolearning")
+            way.ip(f"-n {ends} addr add 10.9.7.{last}/24 dev vx7")
+            way.ip(f"-n {ends} link set vx7 up")
+        self.fdb(way.behind, "append", way.here_address)
+        self.fdb(way.here, "append", way.address)
+
+    def fdb(self, namespace, verb, to):
+        """One entry for every frame."""
+        subprocess.run(["bridge", "-n", namespace, "fdb", verb, self.ALL, "dev", "vx7", "dst", to], check=True)
+
+    def forget(self):
+        """The client's end loses its entry; what has to be changed."""
+        self.fdb(self.way.here, "del", self.way.address)
+        self.way.ip(f"-n {self.way.here} neigh flush dev vx7")
+        return "forwarding table of vx7"
+
+    def learn(self):
+        """The entry is there again."""
+        self.fdb(self.way.here, "append", self.way.address)
+        self.way.ip(f"-n {self.way.here} neigh flush dev vx7")

@@ -50,7 +50,14 @@ const TASK_UNINTERRUPTIBLE: u32 = 2;
 fn disk(place: &[u8]) -> Option<DeviceNumber> {
     let (dev, sleeps) = (field!(place, wire_place, disk), field!(place, wire_place, disk_sleeps));
     let uninterruptible = field!(place, wire_place, state) & TASK_UNINTERRUPTIBLE != 0;
-    let most = if uninterruptible { BLOCKS_AT_ONCE } else { 1 };
+    // Who writes back, a journal's thread or a sync, waits for one block after the other of those that it has sent off.
+    let syscall = syscall_name(field!(place, wire_place, syscall));
+    let writes_back = matches!(&*syscall, "" | "sync" | "syncfs" | "fsync" | "fdatasync" | "msync");
+    let most = match uninterruptible {
+        true if writes_back => u16::MAX,
+        true => BLOCKS_AT_ONCE,
+        false => 1,
+    };
     (dev != 0 && sleeps <= most).then(|| device(dev))
 }
 
@@ -82,9 +89,14 @@ mod tests {
     use super::*;
 
     fn waits(state: u32, sleeps: u16) -> Option<DeviceNumber> {
+        waits_in(libc::SYS_read, state, sleeps)
+    }
+
+    fn waits_in(syscall: i64, state: u32, sleeps: u16) -> Option<DeviceNumber> {
         let mut place = [0; size_of::<wire_place>()];
         let mut set = |at: usize, bytes: &[u8]| place[at..at + bytes.len()].copy_from_slice(bytes);
         set(offset_of!(wire_place, state), &state.to_ne_bytes());
+        set(offset_of!(wire_place, syscall), &syscall.to_ne_bytes());
         set(offset_of!(wire_place, disk), &(8u32 << 20 | 16).to_ne_bytes());
         set(offset_of!(wire_place, disk_sleeps), &sleeps.to_ne_bytes());
         disk(&place)
@@ -97,5 +109,6 @@ mod tests {
         assert_eq!(waits(1, 2), None);
         assert_eq!(waits(2, 2), sdb, "the second of two blocks");
         assert_eq!(waits(2, 9), None);
+        assert_eq!(waits_in(-1, 2, 9), sdb, "a journal's thread");
     }
 }

@@ -45,7 +45,8 @@ impl Asked {
         (!pids.is_empty()).then(|| {
             Body::Blind(Blind {
                 what: "proc.cgroup".into(),
-                why: "somebody holds the kernel's lock on cgroups".into(),
+                why: "the kernel did not answer in time (its lock on cgroups may be held), or nobody could be set to ask"
+                    .into(),
                 therefore: "to which container those threads belong is unknown".into(),
                 pids,
                 ..Blind::default()

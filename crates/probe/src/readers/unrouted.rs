@@ -44,10 +44,7 @@ impl Reader for Unreached {
                 continue;
             };
             let to = remote.ip().to_canonical();
-            if !NO_WAY.contains(&denied.errno)
-                || self.0.len() >= ADDRESSES_MAX
-                || self.0.iter().any(|(_, known)| *known == to)
-            {
+            if !NO_WAY.contains(&denied.errno) || self.0.len() >= ADDRESSES_MAX {
                 continue;
             }
             // A program that was refused ends at once; who began it is there.
@@ -78,7 +75,8 @@ impl Reader for Unreached {
 fn unrouted(place: &Place, to: IpAddr, buffer: &mut Vec<u8>) -> io::Result<Option<Body>> {
     let anybody = IpAddr::from([0; 4]);
     let Some(answer) = no_route(&place.socket, (anybody, to), buffer) else { return Ok(None) };
-    let by = refusing_rule(place, to, answer, buffer)?;
+    // The answer stands without it.
+    let by = refusing_rule(place, to, answer, buffer).unwrap_or_default();
     let netns = place.namespace.netns;
     Ok(Some(Body::Unrouted(Unrouted { netns, address: to, answer, by })))
 }

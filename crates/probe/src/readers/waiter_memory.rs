@@ -107,7 +107,10 @@ pub(super) fn answers(
 pub(super) fn report(unread: &mut BTreeSet<u32>) -> Option<Body> {
     let pids: Vec<u32> = std::mem::take(unread).into_iter().collect();
     let whom = if pids.len() == 1 { "process" } else { "processes" };
-    let why = format!("{} {whom} may hold their memory lock, or did not come back", pids.len());
+    let why = format!(
+        "{} {whom} may hold their memory lock, or nobody could be set to read it",
+        pids.len()
+    );
     (!pids.is_empty()).then(|| {
         Body::Blind(Blind {
             what: "process.memory".into(),
@@ -157,7 +160,7 @@ fn with_memory_lock(waits: &[Fact]) -> BTreeSet<u32> {
         let wanted = place.lock.as_ref().filter(|lock| lock.guards == Guards::Memory);
         match wanted {
             Some(lock) => Some(lock.process.as_ref().unwrap_or(&blocked.thread).pid),
-            None => (place.state == WaitState::DiskSleep && !is_about_files(&place.syscall))
+            None => (place.state == WaitState::DiskSleep && may_have_memory_lock(&place.syscall))
                 .then_some(blocked.thread.pid),
         }
     };
@@ -168,55 +171,41 @@ fn with_memory_lock(waits: &[Fact]) -> BTreeSet<u32> {
     blocked.filter_map(whose).collect()
 }
 
-/// System calls that wait for files without the memory lock. A fault within one, on its buffer, has it for reading: others read
-/// beside it, unless somebody waits to change the mappings, who is seen in D himself. All that is not here may have it: calls that
-/// change mappings, fork and exec, and faults, which are in no call.
-fn is_about_files(syscall: &str) -> bool {
-    path_argument(syscall).is_some()
-        || matches!(
-            syscall,
-            "read"
-                | "readv"
-                | "pread64"
-                | "preadv"
-                | "preadv2"
-                | "write"
-                | "writev"
-                | "pwrite64"
-                | "pwritev"
-                | "pwritev2"
-                | "fsync"
-                | "fdatasync"
-                | "sync"
-                | "syncfs"
-                | "sync_file_range"
-                | "fallocate"
-                | "ftruncate"
-                | "sendfile"
-                | "splice"
-                | "copy_file_range"
-                | "getdents64"
-                | "stat"
-                | "lstat"
-                | "fstat"
-                | "newfstatat"
-                | "statx"
-                | "statfs"
-                | "fstatfs"
-                | "access"
-                | "faccessat"
-                | "faccessat2"
-                | "readlink"
-                | "readlinkat"
-                | "chdir"
-                | "close"
-                | "flock"
-                | "fcntl"
-                | "io_submit"
-                | "io_getevents"
-                | "io_pgetevents"
-                | "io_uring_enter"
-        )
+/// System calls that may sleep with the memory lock: those that change mappings, fork and exec, and faults, which are in no call. A fault
+/// within another call, on its buffer, has it for reading: others read beside it, unless somebody waits to change the mappings, who is
+/// seen in D himself.
+fn may_have_memory_lock(syscall: &str) -> bool {
+    matches!(
+        syscall,
+        "" | "mmap"
+            | "munmap"
+            | "mprotect"
+            | "pkey_mprotect"
+            | "mremap"
+            | "remap_file_pages"
+            | "brk"
+            | "madvise"
+            | "process_madvise"
+            | "mincore"
+            | "mbind"
+            | "migrate_pages"
+            | "move_pages"
+            | "mlock"
+            | "mlock2"
+            | "mlockall"
+            | "munlock"
+            | "munlockall"
+            | "mseal"
+            | "shmat"
+            | "shmdt"
+            | "clone"
+            | "clone3"
+            | "fork"
+            | "execve"
+            | "execveat"
+            | "exit"
+            | "exit_group"
+    )
 }
 
 #[cfg(test)]
@@ -236,7 +225,7 @@ mod tests {
         for syscall in ["mmap", "munmap", "brk", "execve", "clone", ""] {
             assert!(of(syscall).contains(&7), "{syscall:?}");
         }
-        for syscall in ["fsync", "mkdir", "openat", "read"] {
+        for syscall in ["fsync", "mkdir", "openat", "read", "ioctl", "msync", "vfork"] {
             assert!(of(syscall).is_empty(), "{syscall}: its waiters are to be read");
         }
         assert!(with_memory_lock(&[stands(7, 8, WaitState::Sleep, "futex")]).is_empty());

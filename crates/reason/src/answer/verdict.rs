@@ -294,7 +294,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     let there = |program: &Program| program.run * part_there(model, program, &waiters);
     let whole: f64 = all.clone().map(there).sum();
     let most = all.max_by(|a, b| there(a).total_cmp(&there(b)))?;
-    if there(most) < HAD_MIN * whole {
+    if whole <= 0.0 || there(most) < HAD_MIN * whole {
         return None;
     }
     let name = match most.count {
@@ -320,7 +320,11 @@ fn part_there(model: &Model, program: &Program, waiters: &BTreeSet<u32>) -> f64 
     }
     match allowed(program.example) {
         [] => theirs.len() as f64 / f64::from(model.look.host.cpus).max(theirs.len() as f64),
-        own => own.iter().filter(|cpu| theirs.contains(cpu)).count() as f64 / own.len() as f64,
+        // A main thread that is kept off says nothing of the others, which were seen there (a virtual machine's, pinned each to its CPU).
+        own => match own.iter().filter(|cpu| theirs.contains(cpu)).count() {
+            0 => 1.0,
+            both => both as f64 / own.len() as f64,
+        },
     }
 }
 

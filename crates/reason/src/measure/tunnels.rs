@@ -51,8 +51,13 @@ pub fn of_tunnel<'m>(
         }
         "vxlan" => {
             let (link, vxlan) = vxlan(model, hop)?;
-            let of = flows(model, reason).filter(|(_, flow)| is_of_vxlan(flow, vxlan));
-            let of = of.map(|(kind, flow)| {
+            let of: Vec<_> =
+                flows(model, reason).filter(|(_, flow)| is_of_vxlan(flow, vxlan)).collect();
+            // Of several hosts it is not known behind which one the address is.
+            if !are_of_one(of.iter().map(|(_, flow)| *flow), vxlan) {
+                return None;
+            }
+            let of = of.into_iter().map(|(kind, flow)| {
                 let is_outgoing = is_sent_by(flow, vxlan);
                 Dropped { kind, flow, is_outgoing }
             });
@@ -82,6 +87,14 @@ fn is_of_vxlan(flow: &DroppedFlow, vxlan: &Vxlan) -> bool {
         && is_known
         && is_end(vxlan.local)
         && is_end(vxlan.remote)
+}
+
+/// Whether all go to one other end, or come from it.
+fn are_of_one<'f>(flows: impl Iterator<Item = &'f DroppedFlow>, vxlan: &Vxlan) -> bool {
+    let far =
+        |flow: &DroppedFlow| if is_sent_by(flow, vxlan) { flow.to.ip() } else { flow.from.ip() };
+    let mut ends = flows.map(far);
+    ends.next().is_none_or(|first| ends.all(|end| end == first))
 }
 
 /// Whether this end sent it: by its address, or by the other's.
@@ -158,6 +171,9 @@ mod tests {
         assert!(!is_of_vxlan(&flow("tcp", "10.0.0.1:40000", "10.0.0.2:4789"), &whole));
         let learns = Vxlan { remote: None, ..whole.clone() };
         assert!(is_of_vxlan(&flow("udp", "10.0.0.1:40000", "10.0.0.9:4789"), &learns));
+        let to_another = flow("udp", "10.0.0.1:40000", "10.0.0.9:4789");
+        assert!(are_of_one([&sent, &answered].into_iter(), &learns));
+        assert!(!are_of_one([&sent, &to_another].into_iter(), &learns));
         let unknown = Vxlan { local: None, remote: None, ..whole };
         assert!(!is_of_vxlan(&sent, &unknown), "it may be any tunnel's");
     }

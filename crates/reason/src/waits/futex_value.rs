@@ -3,8 +3,9 @@
 //! A 2 is "locked, with waiters" in the mutexes of glibc, Rust and Go. It also is what each condition of musl waits for, on a word of
 //! the waiter's own stack, and any counter of signals that has come to 2 (Rust's Condvar, a condition of glibc 2.41). So a 2 counts only
 //! where a second thread waits for the same word, its owner stands beside it, or only a mutex is waited for in that way: glibc's mutexes
-//! use the plain wait, its conditions the one with a bit set, while musl has the plain one alone. A mutex of musl's and a robust one of
-//! glibc's have their owner's number in the word, with FUTEX_WAITERS.
+//! use the plain wait, its conditions the one with a bit set, while musl has the plain one alone. A robust mutex of either, and
+//! musl's kinds that check for errors, have their owner's number in the word, with FUTEX_WAITERS; musl's plain mutex has EBUSY there, and its
+//! inner locks and the read-write locks of musl and Rust a count.
 //!
 //! Owns what a value and an address say. Must not: read stacks (timeline.rs, which asks them after this), or say who has it (graph/).
 //! Rejected: the value alone, by which every idle worker on musl waits for a lock. Edit together: classify.rs, futex_handoff.rs.
@@ -27,13 +28,23 @@ const FUTEX_CMD_MASK: u64 = 127;
 const FUTEX_PRIVATE_FLAG: u64 = 128;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+/// Set by the kernel where an owner has died, with no owner; and by Rust's read-write lock beside a count.
+const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+/// What musl's plain mutex has for an owner.
+const EBUSY: u32 = 16;
 /// Linux's PID_MAX_LIMIT: what is greater is no thread's number.
 const PID_MAX_LIMIT: u32 = 4 << 20;
 
 /// The number of the thread that has a lock, as its own process knows it, if a word has that and that others wait.
 pub fn owner_in(word: u32) -> Option<u32> {
     let tid = word & FUTEX_TID_MASK;
-    (word & FUTEX_WAITERS != 0 && tid != 0 && tid <= PID_MAX_LIMIT).then_some(tid)
+    let is_owned = word & (FUTEX_WAITERS | FUTEX_OWNER_DIED) == FUTEX_WAITERS;
+    (is_owned && tid != 0 && tid != EBUSY && tid <= PID_MAX_LIMIT).then_some(tid)
+}
+
+/// Whether a number may be a count instead of a thread's: of waiters or readers, of which a process has no more than threads.
+pub fn may_be_a_count(tid: u32, threads: usize) -> bool {
+    usize::try_from(tid).is_ok_and(|count| count <= threads)
 }
 
 /// The word that a call of futex(2) waits to change.
@@ -96,7 +107,9 @@ impl Numbers {
     fn is_of_a_thread(&self, model: &Model, wait: &WaitSpan, tid: u32) -> bool {
         let waiter = model.threads.by_id.get(&wait.thread.tid);
         if let Some(own) = waiter.and_then(|it| it.inner_tid) {
-            return own != tid && self.0.contains(&(wait.thread.pid, tid));
+            let of_process = self.0.iter().filter(|(pid, _)| *pid == wait.thread.pid).count();
+            let is_number = self.0.contains(&(wait.thread.pid, tid));
+            return own != tid && is_number && !may_be_a_count(tid, of_process);
         }
         let named = model.threads.named_at(tid, wait.begin_ns);
         let fits = |pid: u32| pid == wait.thread.pid || !is_private(&wait.place);
@@ -115,6 +128,8 @@ fn word(wait: &WaitSpan) -> Word {
 struct Known {
     /// Words that several threads wait for.
     wanted: HashSet<Word>,
+    /// Words that a thread waits for again and again, each time until somebody wakes it.
+    repeated: HashSet<Word>,
     /// Words with an owner beside them.
     owned: HashSet<Word>,
     /// Words that were waited for with a value that no lock has: they count.
@@ -127,10 +142,15 @@ impl Known {
     fn of(model: &Model, waits: &[&mut WaitSpan]) -> Self {
         let mut first: HashMap<Word, ThreadKey> = HashMap::new();
         let (mut wanted, mut counters) = (HashSet::new(), HashSet::new());
+        let (mut untimed, mut repeated) = (HashSet::new(), HashSet::new());
         for wait in waits.iter().filter(|wait| is_for_a_two(wait)) {
             let who = model.threads.key(&wait.thread);
             if *first.entry(word(wait)).or_insert(who) != who {
                 wanted.insert(word(wait));
+            }
+            let is_untimed = wait.place.args[3] == 0;
+            if is_untimed && !untimed.insert((word(wait), who)) {
+                repeated.insert(word(wait));
             }
         }
         let mut with_bitset = HashSet::new();
@@ -146,7 +166,7 @@ impl Known {
         let read = model.held.futex_owners.iter().map(|(_, owner)| owner);
         let owned = read.filter(|owner| owner.owner_tid != 0);
         let owned = owned.map(|owner| (owner.waiter.pid, owner.address)).collect();
-        Self { wanted, owned, counters, with_bitset }
+        Self { wanted, repeated, owned, counters, with_bitset }
     }
 
     fn is_lock(&self, wait: &WaitSpan) -> bool {
@@ -157,7 +177,12 @@ impl Known {
             let is_glibcs = self.with_bitset.contains(&wait.thread.pid);
             command(&wait.place) == FUTEX_WAIT && (is_glibcs || !may_be_on_stack(wait))
         };
-        self.wanted.contains(&word(wait)) || self.owned.contains(&word(wait)) || by_libc()
+        // A counter of signals would have moved on meanwhile; musl's condition is on the stack.
+        let is_taken_again = || self.repeated.contains(&word(wait)) && !may_be_on_stack(wait);
+        self.wanted.contains(&word(wait))
+            || self.owned.contains(&word(wait))
+            || by_libc()
+            || is_taken_again()
     }
 }
 
@@ -230,6 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_a_two_again_and_again_waits_for_a_lock_but_not_on_its_own_stack() {
+        let again = |address: u64| {
+            let mut later = waits(10, [address, BITSET, 2]);
+            if let Body::Wait(wait) = &mut later.body {
+                (wait.begin_ns, wait.end_ns) = (LOOK_NS / 2 + 1, LOOK_NS / 2 + 900_000_000);
+            }
+            class(vec![waits(10, [address, BITSET, 2]), later])
+        };
+        assert_eq!(again(IN_HEAP), WaitClass::FutexLock, "a counter would have moved on");
+        assert_eq!(again(ON_STACK), WaitClass::FutexWait, "a condition of musl's");
+    }
+
+    #[test]
     fn a_word_with_a_threads_number_is_a_lock_of_that_thread() {
         let word = |tid: u32| u64::from(FUTEX_WAITERS | tid);
         let other = waits(12, [IN_HEAP, BITSET, 0]);
@@ -243,5 +281,9 @@ mod tests {
         };
         let contained = [own(word(3)), vec![inside(10, 1), inside(12, 3)]].concat();
         assert_eq!(class(contained), WaitClass::FutexLock);
+        let counts = [own(word(2)), vec![inside(10, 1), inside(12, 2)]].concat();
+        assert_eq!(class(counts), WaitClass::FutexWait, "it may be two readers");
+        assert_eq!(owner_in(FUTEX_WAITERS | EBUSY), None, "musl's plain mutex");
+        assert_eq!(owner_in(FUTEX_WAITERS | FUTEX_OWNER_DIED | 12), None);
     }
 }

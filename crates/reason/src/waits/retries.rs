@@ -98,7 +98,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         // They say so of a file that has no events to wait for, and of a process that is a leader already or has executed.
         (EPERM | EACCES, "epoll_ctl" | "setpgid" | "setsid") => return None,
         (errno, "connect") if NO_WAY.contains(&errno) && model.unrouted(denied).is_some() => {
-            (WaitClass::NoRoute, Object::Address(denied.address?))
+            return no_route(model, denied);
         }
         (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
         (EFBIG, call) => match denied.limit.is_some_and(|it| it.limit != u64::MAX) {
@@ -121,16 +121,16 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
             None => (WaitClass::TakenAddress, path()?),
         },
         (EADDRNOTAVAIL, _) => (WaitClass::NoAddress, Object::Address(denied.address?)),
-        (ENETUNREACH | EHOSTUNREACH, _) => {
-            let address = denied.address.filter(|address| address.is_ipv4())?;
-            // Whoever sorts the addresses of a name tries each, and takes another.
-            if has_connection(model, denied.thread.pid) {
-                return None;
-            }
-            (WaitClass::NoRoute, Object::Address(address))
-        }
+        (ENETUNREACH | EHOSTUNREACH, _) => return no_route(model, denied),
         _ => return None,
     })
+}
+
+/// Whoever sorts the addresses of a name tries each, IPv6 first, and takes another.
+fn no_route(model: &Model, denied: &Denied) -> Option<(WaitClass, Object)> {
+    let address = denied.address.filter(|address| address.is_ipv4())?;
+    let has_another = has_connection(model, denied.thread.pid);
+    (!has_another).then_some((WaitClass::NoRoute, Object::Address(address)))
 }
 
 /// The process that was asked after. In a PID namespace it has another number: the one of the caller's own group that has that.

@@ -14,6 +14,7 @@ use super::attributes::*;
 use super::exchange::dump;
 use super::routes::RTM_GETROUTE;
 use holdup_reason::facts::{NoRoute, RefusingRoute, RefusingRule};
+use std::cmp::Reverse;
 use std::io;
 use std::net::IpAddr;
 
@@ -85,7 +86,7 @@ fn refuses(
             Then::Refuse(_) => return None,
             Then::LookUp { table } => {
                 let of_table = routes.iter().filter(|route| route.table == table);
-                Some(of_table.max_by_key(|route| route.bits)?.clone())
+                Some(of_table.max_by_key(|route| (route.bits, Reverse(route.metric)))?.clone())
             }
         };
         Some(RefusingRule { priority: rule.priority, route })

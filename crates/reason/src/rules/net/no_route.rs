@@ -175,19 +175,20 @@ fn interfaces(measures: &Measures<'_>, netns: u32) -> String {
 fn remedy(measures: &Measures<'_>, unrouted: &Unrouted, address: SocketAddr) -> Remedy {
     let ip = command_in(measures.model, unrouted.netns, "ip");
     let to = address.ip().to_canonical();
+    let six = if to.is_ipv6() { " -6" } else { "" };
     let (text, command) = match &unrouted.by {
         Some(RefusingRule { route: Some(route), .. }) => (
             format!(
                 "if it is not meant, take it away (ip route del {}), or add a route to a part of it; what stands in that table",
                 route_words(unrouted.answer, route)
             ),
-            format!("{ip} route show table {}", table(route.table)),
+            format!("{ip}{six} route show table {}", table(route.table)),
         ),
         Some(RefusingRule { priority, .. }) => (
             format!(
                 "if it is not meant, take the rule away (ip rule del pref {priority}); all rules"
             ),
-            format!("{ip} rule show"),
+            format!("{ip}{six} rule show"),
         ),
         None if unrouted.answer == NoRoute::None => (
             format!(
@@ -212,13 +213,17 @@ mod tests {
 
     const SECOND: Ns = 1_000_000_000;
 
-    /// A client of namespace 1 that is refused, and sleeps for a second each time.
     fn refused(errno: i32, more: Vec<Body>) -> Vec<Finding> {
+        refused_at("10.9.9.9:80", errno, more)
+    }
+
+    /// A client of namespace 1 that is refused, and sleeps for a second each time.
+    fn refused_at(to: &str, errno: i32, more: Vec<Body>) -> Vec<Finding> {
         let mut facts = host();
         facts.push(of_process(10, "client"));
         let identity = Thread { thread: thread(10, "client"), netns: 1, ..Thread::default() };
         facts.push(fact(Body::Thread(identity)));
-        let address = Some("10.9.9.9:80".parse().expect("an address"));
+        let address = Some(to.parse().expect("an address"));
         for at in 1..=3 {
             let refused = Denied { errno, address, ..refusal(10, "client", "connect") };
             facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused) });
@@ -273,6 +278,13 @@ mod tests {
         let code = |errno| refused(errno, Vec::new()).first().map(|it| it.code.clone());
         assert_eq!(code(113).as_deref(), Some("process.retry"));
         assert_eq!(code(22), None, "a wrong call");
+    }
+
+    #[test]
+    fn an_ipv6_address_may_not_be_the_last_that_was_tried() {
+        let address = "fd00::9".parse().expect("an address");
+        let none = Unrouted { netns: 1, address, answer: NoRoute::None, by: None };
+        assert_eq!(refused_at("[fd00::9]:80", 101, vec![Body::Unrouted(none)]), []);
     }
 
     #[test]

@@ -71,13 +71,14 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32), Lost<'m>> = BTreeMap::new();
     for (at, end) in ends.iter().enumerate() {
         let Some((behind, hop)) = behind_tunnel(measures, end) else { continue };
-        if let Some(known) = all.get_mut(&(hop.netns, hop.index)) {
-            known.ends.push(at);
+        let Some((link, _)) = vxlan(measures.model, hop) else { continue };
+        let drops = drops(measures, (link, hop), behind, end);
+        if drops.is_empty() {
             continue;
         }
-        let Some((link, _)) = vxlan(measures.model, hop) else { continue };
-        let drops = drops(measures, link, behind, end);
-        if !drops.is_empty() {
+        if let Some(known) = all.get_mut(&(hop.netns, hop.index)) {
+            known.ends.push(at);
+        } else {
             let ends = vec![at];
             all.insert((hop.netns, hop.index), Lost { link, hop, behind, drops, ends });
         }
@@ -100,7 +101,7 @@ fn behind_tunnel<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(SocketAdd
 /// What was dropped at the tunnel for want of a host while somebody waited: of that connection, or questions for a neighbour.
 fn drops<'m>(
     measures: &'m Measures<'m>,
-    link: &Link,
+    (link, hop): (&Link, &NextHop),
     behind: SocketAddr,
     end: &End,
 ) -> Vec<&'m PacketDrops> {
@@ -110,9 +111,16 @@ fn drops<'m>(
         let is_for = NO_HOST.contains(&reason(drops)) || drops.function == BY_FUNCTION;
         is_for && (drops.netns, drops.index) == (link.netns, link.index)
     });
+    // Of one that answered nobody had to ask.
+    let neighbour = hop.gateway.unwrap_or(hop.destination);
+    let questions = match (hop.is_silent(), neighbour.is_ipv4()) {
+        (false, _) => [""; 2],
+        (true, true) => ["arp"; 2],
+        (true, false) => ["icmp6", "icmpv6"],
+    };
     let is_its = |drops: &&PacketDrops| {
         drops.flows.iter().any(|flow| {
-            let is_question = matches!(flow.protocol.as_str(), "arp" | "icmp6" | "58");
+            let is_question = questions.contains(&&*flow.protocol);
             let is_own = flow.to.ip().to_canonical() == behind.ip().to_canonical();
             (is_question || is_own) && flow.last_ns >= before_ns && flow.first_ns <= waits.end_ns
         })
@@ -258,6 +266,13 @@ mod tests {
     #[test]
     fn a_tunnel_that_drops_nothing_has_a_silent_end() {
         assert_eq!(codes(asks(0x20, None)), ["net.neighbour_failed"]);
+    }
+
+    #[test]
+    fn questions_for_another_are_no_reason_where_the_neighbour_is_known() {
+        const STALE: u16 = 0x04;
+        assert!(!codes(asks(STALE, Some(("arp", 30)))).contains(&CODE.into()));
+        assert_eq!(codes(asks(0x20, Some(("icmpv6", 30)))), ["net.neighbour_failed"]);
     }
 
     #[test]

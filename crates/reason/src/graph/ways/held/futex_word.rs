@@ -1,6 +1,6 @@
 //! A futex that says its owner's thread id: read from the waiter's own memory, or in what the waiter expects there.
 //!
-//! A futex with priority inheritance has it in the word, as a robust mutex has and each of musl's; a mutex of glibc beside it. Must not:
+//! A futex with priority inheritance has it in the word, as a robust mutex has; a mutex of glibc beside it. Must not:
 //! take a word that has no owner for a lock that nobody has, or believe what a waiter expects of one that has let go since.
 
 use crate::facts::{FutexOwner, Ns, ThreadRef};
@@ -9,7 +9,7 @@ use crate::graph::next::Next;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::futex_value::{expected_word, is_private, owner_in};
+use crate::waits::futex_value::{expected_word, is_private, may_be_a_count, owner_in};
 use crate::waits::timeline::WaitSpan;
 
 /// A reading is of a wait up to so long after it.
@@ -62,6 +62,10 @@ fn numbered(index: &Index<'_>, wait: &WaitSpan, tid: u32, at_ns: Ns) -> Option<T
     let threads = &index.model.threads;
     let waiter = threads.by_id.get(&wait.thread.tid);
     let is_contained = waiter.is_some_and(|known| known.inner_tid.is_some());
+    let all = index.families.threads_of(&[wait.thread.pid]).len();
+    if is_contained && may_be_a_count(tid, all) {
+        return None;
+    }
     let of_another = || threads.named_at(tid, at_ns).filter(|_| !is_contained).cloned();
     let own = index.families.numbered(&wait.thread, tid, at_ns);
     if is_private(&wait.place) { own } else { own.or_else(of_another) }
