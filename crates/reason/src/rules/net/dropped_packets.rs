@@ -73,7 +73,7 @@ pub(super) fn losing<'m>(
 ) -> Vec<Losing<'m>> {
     let mut all = Vec::new();
     for (at, end) in ends.iter().enumerate() {
-        if !is_open(end) {
+        if !is_open(measures, end) {
             continue;
         }
         let mut tunnel = None;
@@ -130,7 +130,7 @@ fn through_tunnel<'m>(
 
 /// Ends that wait for a connection, whether packets of it were seen to be dropped or not.
 pub(super) fn connecting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<Losing<'m>> {
-    let waiting = ends.iter().enumerate().filter(|(_, end)| is_open(end));
+    let waiting = ends.iter().enumerate().filter(|(_, end)| is_open(measures, end));
     let sockets = waiting.filter_map(|(at, end)| {
         let Object::Inet(ino) = &end.object else { return None };
         let socket = measures.model.called.socket(*ino)?;
@@ -147,9 +147,26 @@ pub(super) fn connecting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<Lo
 }
 
 /// Somebody waits for so long that a packet may be lost, and whoever is to answer is not of this host.
-fn is_open(end: &End) -> bool {
+fn is_open(measures: &Measures<'_>, end: &End) -> bool {
     let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
-    kinds.contains(&end.kind) && !end.victims.is_empty() && end.longest_seconds >= LOST_ONE.value
+    kinds.contains(&end.kind) && !end.victims.is_empty() && is_long(measures, end)
+}
+
+/// Whether an end lasts as long as a lost packet costs: at a time, or in the pieces of one connection that comes to nothing, whose client looks
+/// at the clock meanwhile.
+pub(super) fn is_long(measures: &Measures<'_>, end: &End) -> bool {
+    /// TCP_CLOSE: it has given up.
+    const CLOSED: u8 = 7;
+    let is_unmade = || match &end.object {
+        Object::Inet(ino) => measures
+            .model
+            .called
+            .socket(*ino)
+            .is_some_and(|it| it.is_tcp() && (it.is_connecting() || it.state == CLOSED)),
+        _ => false,
+    };
+    let most = end.victims.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+    end.longest_seconds >= LOST_ONE.value || most >= LOST_ONE.value && is_unmade()
 }
 
 /// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. A plain

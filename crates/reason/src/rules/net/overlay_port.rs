@@ -15,7 +15,7 @@ use crate::measure::packet_drops::of_reason;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::dropped_packets::{LOST_ONE, NOTICED, is_noticed};
+use crate::rules::net::dropped_packets::{LOST_ONE, NOTICED, is_long, is_noticed};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -95,7 +95,7 @@ fn silent<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(&'m NextHop, &'m
     let Object::Inet(ino) = end.object else { return None };
     let socket = measures.model.called.socket(ino)?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
-    if !is_open || end.longest_seconds < LOST_ONE.value {
+    if !is_open || !is_long(measures, end) {
         return None;
     }
     let hops = &measures.model.net.next_hops;
