@@ -92,7 +92,10 @@ fn all_of(roots: &Roots, wanted: Vec<(&Process, PathBuf, Stat)>, asked: &mut Ask
     let Asked { without_cgroups, users, has_several_nodes } = asked;
     let host = OfHost::read(roots, users, has_several_nodes);
     let files = wanted.iter().map(|(_, folder, _)| folder.join("cgroup"));
-    let cgroups = read_cgroups(Behind::Cgroups, files);
+    let cgroups: Vec<_> = match cgroup_files_wait(roots) {
+        true => read_cgroups(Behind::Cgroups, files),
+        false => files.map(|file| Some(read_memberships(&file))).collect(),
+    };
     let mut found = Vec::new();
     for ((process, folder, stat), cgroups) in wanted.into_iter().zip(cgroups) {
         if cgroups.is_none() {
@@ -245,9 +248,21 @@ fn read_cgroups(
     files: impl Iterator<Item = PathBuf>,
 ) -> Vec<Option<Vec<Membership>>> {
     let files = files.map(|file| (behind, file)).collect();
-    guard::map_behind(files, |file: &PathBuf| {
-        text::read(file).map(|bytes| memberships(&bytes)).unwrap_or_default()
-    })
+    guard::map_behind(files, |file: &PathBuf| read_memberships(file))
+}
+
+fn read_memberships(file: &Path) -> Vec<Membership> {
+    text::read(file).map(|bytes| memberships(&bytes)).unwrap_or_default()
+}
+
+/// Whether the kernel may take its lock on cgroups to show those of a thread: before 6.8, or who knows (proc_cgroup_show, kernel/cgroup/cgroup.c).
+/// Where it does not, a helper would only add the ways in which it can be late.
+fn cgroup_files_wait(roots: &Roots) -> bool {
+    const WITHOUT: (u64, u64) = (6, 8);
+    let release = text::read(&roots.proc.join("sys/kernel/osrelease")).unwrap_or_default();
+    let mut parts = release.split(|byte| !byte.is_ascii_digit()).map(text::number);
+    let version = parts.next().flatten().zip(parts.next().flatten());
+    version.is_none_or(|version| version < WITHOUT)
 }
 
 fn read_command(path: &PathBuf) -> String {
@@ -308,6 +323,20 @@ mod tests {
         assert_eq!((paths(0).as_deref(), paths(1), paths(2)), (Some("/a"), None, None));
         drop(writer);
         [hangs, good].iter().for_each(|file| drop(std::fs::remove_file(file)));
+    }
+
+    #[test]
+    fn a_kernel_that_takes_no_lock_for_it_is_known_by_its_release() {
+        let root = std::env::temp_dir().join(format!("holdup-release-{}", std::process::id()));
+        let file = root.join("proc/sys/kernel/osrelease");
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        let waits = |release: &str| {
+            std::fs::write(&file, release).expect("a file");
+            cgroup_files_wait(&Roots::under(&root))
+        };
+        assert!(waits("5.10.0-30-amd64\n") && waits("6.7.12\n") && waits("?\n"));
+        assert!(!waits("6.8.0-31-generic\n") && !waits("7.0\n"));
+        std::fs::remove_dir_all(&root).expect("gone");
     }
 
     #[test]
