@@ -11,6 +11,11 @@ pub fn link(path: &Path) -> Option<String> {
     Some(text::lossy(std::fs::read_link(path).ok()?.as_os_str().as_bytes()))
 }
 
+/// The inode of the namespace that a file of /proc/PID/ns stands for.
+pub fn namespace_at(path: &Path) -> Option<u32> {
+    namespace_inode(&link(path)?)
+}
+
 /// The inode in `net:[4026531840]`.
 pub fn namespace_inode(target: &str) -> Option<u32> {
     target.split_once(":[")?.1.strip_suffix(']')?.parse().ok()

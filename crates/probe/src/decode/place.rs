@@ -20,13 +20,15 @@ pub(super) fn place(
     (iowait, frozen): (bool, bool),
     path: Option<String>,
 ) -> Place {
+    let syscall = syscall_name(field!(place, wire_place, syscall));
+    let disk = disk(place, &syscall);
     Place {
         state: match wait_state(field!(place, wire_place, state)) {
             state if frozen => marked_frozen(state),
             state => state,
         },
         iowait,
-        syscall: syscall_name(field!(place, wire_place, syscall)),
+        syscall,
         args: field!(place, wire_place, args),
         stack: stack(stacks, place),
         object: match field!(place, wire_place, object.kind) {
@@ -34,7 +36,7 @@ pub(super) fn place(
             _ => object(&field!(place, wire_place, object), path),
         },
         polled_for_room: field!(place, wire_place, object.polled_for_room) != 0,
-        disk: disk(place),
+        disk,
         cpu: field!(place, wire_place, cpu).into(),
         ..Place::default()
     }
@@ -47,12 +49,11 @@ const TASK_UNINTERRUPTIBLE: u32 = 2;
 
 /// The disk that the thread submitted to last, if it may be this wait that came of it: whoever has slept for another reason since may
 /// be in another call by now.
-fn disk(place: &[u8]) -> Option<DeviceNumber> {
+fn disk(place: &[u8], syscall: &str) -> Option<DeviceNumber> {
     let (dev, sleeps) = (field!(place, wire_place, disk), field!(place, wire_place, disk_sleeps));
     let uninterruptible = field!(place, wire_place, state) & TASK_UNINTERRUPTIBLE != 0;
     // Who writes back, a journal's thread or a sync, waits for one block after the other of those that it has sent off.
-    let syscall = syscall_name(field!(place, wire_place, syscall));
-    let writes_back = matches!(&*syscall, "" | "sync" | "syncfs" | "fsync" | "fdatasync" | "msync");
+    let writes_back = matches!(syscall, "" | "sync" | "syncfs" | "fsync" | "fdatasync" | "msync");
     let most = match uninterruptible {
         true if writes_back => u16::MAX,
         true => BLOCKS_AT_ONCE,
@@ -89,17 +90,16 @@ mod tests {
     use super::*;
 
     fn waits(state: u32, sleeps: u16) -> Option<DeviceNumber> {
-        waits_in(libc::SYS_read, state, sleeps)
+        waits_in("read", state, sleeps)
     }
 
-    fn waits_in(syscall: i64, state: u32, sleeps: u16) -> Option<DeviceNumber> {
+    fn waits_in(syscall: &str, state: u32, sleeps: u16) -> Option<DeviceNumber> {
         let mut place = [0; size_of::<wire_place>()];
         let mut set = |at: usize, bytes: &[u8]| place[at..at + bytes.len()].copy_from_slice(bytes);
         set(offset_of!(wire_place, state), &state.to_ne_bytes());
-        set(offset_of!(wire_place, syscall), &syscall.to_ne_bytes());
         set(offset_of!(wire_place, disk), &(8u32 << 20 | 16).to_ne_bytes());
         set(offset_of!(wire_place, disk_sleeps), &sleeps.to_ne_bytes());
-        disk(&place)
+        disk(&place, syscall)
     }
 
     #[test]
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(waits(1, 2), None);
         assert_eq!(waits(2, 2), sdb, "the second of two blocks");
         assert_eq!(waits(2, 9), None);
-        assert_eq!(waits_in(-1, 2, 9), sdb, "a journal's thread");
+        assert_eq!(waits_in("", 2, 9), sdb, "a journal's thread");
     }
 }

@@ -125,7 +125,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<netlink::reverse_paths::ReversePaths>, Turn::Ways),
     (open::<netlink::conntrack::Translations>, Turn::Ways),
     (open::<ports::Ports>, Turn::Ways),
-    (open::<unrouted::Unreached>, Turn::Ways),
+    (open::<unrouted::RefusedAddresses>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
     (open::<usages::Usages>, Turn::Counters),

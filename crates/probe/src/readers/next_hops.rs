@@ -82,7 +82,7 @@ fn silent(found: &[Body]) -> BTreeSet<(u32, IpAddr)> {
         Body::NextHop(hop) if hop.is_silent() => Some(hop),
         _ => None,
     });
-    hops.map(|hop| (hop.netns, hop.gateway.unwrap_or(hop.destination))).collect()
+    hops.map(|hop| (hop.netns, hop.neighbour())).collect()
 }
 
 /// Which of them an interface of a namespace has.

@@ -12,7 +12,7 @@ use super::netlink::dump;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
 use crate::system::clock::now;
-use crate::system::links::{link, namespace_inode};
+use crate::system::links::{link, namespace_at, namespace_inode};
 use crate::system::own::priority;
 use crate::system::{Roots, blind, text};
 use holdup_reason::facts::{Body, Fact, PortUse};
@@ -61,7 +61,7 @@ impl Reader for Ports {
             };
             if denied.errno == EADDRNOTAVAIL && self.0.len() < ADDRESSES_MAX {
                 let path = look.roots.process(denied.thread.pid, "ns/net");
-                let netns = link(&path).as_deref().and_then(namespace_inode);
+                let netns = namespace_at(&path);
                 if let (Some(netns), Ok(file)) = (netns, File::open(&path)) {
                     self.0.entry((netns, remote)).or_insert(file);
                 }

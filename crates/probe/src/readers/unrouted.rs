@@ -14,7 +14,7 @@ use super::netlink::routes::no_route;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
 use crate::system::clock::now;
-use crate::system::links::{link, namespace_inode};
+use crate::system::links::namespace_at;
 use holdup_reason::facts::{Body, Fact, NO_WAY, Unrouted};
 use std::collections::BTreeSet;
 use std::io;
@@ -25,9 +25,9 @@ const ADDRESSES_MAX: usize = 16;
 
 /// The addresses, by namespace.
 #[derive(Default)]
-pub(super) struct Unreached(BTreeSet<(u32, IpAddr)>);
+pub(super) struct RefusedAddresses(BTreeSet<(u32, IpAddr)>);
 
-impl Reader for Unreached {
+impl Reader for RefusedAddresses {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
         Ok(Self::default())
     }
@@ -48,9 +48,9 @@ impl Reader for Unreached {
                 continue;
             }
             // A program that was refused ends at once; who began it is there.
-            let netns = [denied.thread.pid, denied.parent_pid].into_iter().find_map(|pid| {
-                link(&look.roots.process(pid, "ns/net")).as_deref().and_then(namespace_inode)
-            });
+            let netns = [denied.thread.pid, denied.parent_pid]
+                .into_iter()
+                .find_map(|pid| namespace_at(&look.roots.process(pid, "ns/net")));
             self.0.extend(netns.map(|netns| (netns, to)));
         }
         Ok(())

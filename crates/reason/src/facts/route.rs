@@ -39,6 +39,11 @@ pub struct NextHop {
 }
 
 impl NextHop {
+    /// Whom the kernel asks the link for: the gateway, or the address itself.
+    pub fn neighbour(&self) -> IpAddr {
+        self.gateway.unwrap_or(self.destination)
+    }
+
     /// Whether nobody has answered for it: its neighbour entry is failed, or still incomplete (NUD_FAILED, NUD_INCOMPLETE of
     /// include/uapi/linux/neighbour.h).
     pub fn is_silent(&self) -> bool {
@@ -89,6 +94,18 @@ pub enum NoRoute {
     Blackhole,
     /// A route of type `prohibit`: EACCES.
     Prohibit,
+}
+
+impl NoRoute {
+    /// What a call returns for it, positive.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::None => 101,
+            Self::Unreachable => 113,
+            Self::Blackhole => 22,
+            Self::Prohibit => 13,
+        }
+    }
 }
 
 /// That a network namespace sends nothing to an address to which somebody was refused a connection, and what says so there. Source:

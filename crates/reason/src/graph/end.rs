@@ -193,6 +193,11 @@ fn has_moments(kind: EndKind, class: WaitClass) -> bool {
 }
 
 impl End {
+    /// The longest wait, or what one process waits altogether: a client that looks at the clock waits in pieces.
+    pub fn of_one_seconds(&self) -> f64 {
+        self.victims.values().map(|(_, seconds)| *seconds).fold(self.longest_seconds, f64::max)
+    }
+
     /// Of a sleep: it was a wait for events or a condition, which its own timeout ended.
     pub fn is_timed(&self) -> bool {
         self.kind == EndKind::Sleep && matches!(self.class, WaitClass::Idle | WaitClass::FutexWait)

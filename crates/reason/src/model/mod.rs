@@ -84,7 +84,9 @@ impl Model {
     pub fn unrouted(&self, denied: &Denied) -> Option<&Unrouted> {
         let identity = self.threads.identity(&denied.thread);
         let netns = identity.map(|it| it.netns).filter(|it| *it != 0);
-        self.net.unrouted(netns, denied.address?.ip().to_canonical())
+        let found = self.net.unrouted(netns, denied.address?.ip().to_canonical())?;
+        // Routes that were changed since, or those of another namespace, would have refused it otherwise.
+        (found.answer.errno() == denied.errno).then_some(found)
     }
 
     /// Takes a fact in. What came stands in its place at once, waits only after `finish`.

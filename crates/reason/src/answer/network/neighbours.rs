@@ -40,7 +40,7 @@ fn row(model: &Model, waiting: &Waiting<'_>, hop: &NextHop) -> Option<Neighbour>
     Some(Neighbour {
         at: namespace(model, hop.netns),
         interface: hop.interface.clone(),
-        address: hop.gateway.unwrap_or(hop.destination),
+        address: hop.neighbour(),
         state: state.into(),
         state_seconds: hop.updated_ns as f64 / 1e9,
         destination: hop.destination,

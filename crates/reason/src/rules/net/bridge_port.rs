@@ -66,7 +66,7 @@ struct Unreached<'m> {
 
 impl Unreached<'_> {
     fn neighbour(&self) -> IpAddr {
-        self.hop.gateway.unwrap_or(self.hop.destination)
+        self.hop.neighbour()
     }
 }
 
@@ -75,7 +75,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32, IpAddr), Unreached<'m>> = BTreeMap::new();
     for (at, end) in ends.iter().enumerate() {
         let Some((what, socket, hop)) = waited_for(measures, end) else { continue };
-        let neighbour = hop.gateway.unwrap_or(hop.destination);
+        let neighbour = hop.neighbour();
         let key = (hop.netns, hop.index, neighbour);
         if let Some(known) = all.get_mut(&key) {
             known.ends.push(at);
@@ -102,9 +102,7 @@ fn matched<'m>(
     unreached: Unreached<'m>,
 ) -> Option<Match<'m>> {
     let end = End::merged(unreached.ends.iter().map(|at| &ends[*at]))?;
-    let most =
-        end.victims.values().map(|(_, seconds)| *seconds).fold(end.longest_seconds, f64::max);
-    if most < ASKED_AGAIN.value || !is_noticed(measures, &end) {
+    if end.of_one_seconds() < ASKED_AGAIN.value || !is_noticed(measures, &end) {
         return None;
     }
     let (name, setting) = match unreached.blocked {
@@ -147,8 +145,8 @@ fn clause(measures: &Measures<'_>, blocked: Blocked<'_>) -> String {
         Blocked::Port(port, state) => {
             let does = match state {
                 0 => "is disabled",
-                1 | 2 => "does not forward yet (spanning tree)",
-                _ => "is blocked (spanning tree)",
+                1 | 2 => "does not forward (it listens or learns, as while spanning tree opens it)",
+                _ => "is blocked, as spanning tree does it",
             };
             format!("{} {does}", port_words(measures, port))
         }
@@ -269,17 +267,10 @@ mod tests {
     fn asks(state: u8, has: bool) -> Vec<Fact> {
         let object = inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", 2);
         let address = "10.0.0.2".parse().expect("an address");
-        let hop = NextHop {
-            netns: 1,
-            destination: address,
-            gateway: None,
-            interface: "eth0".into(),
-            kind: "veth".into(),
-            index: 2,
-            state: FAILED,
-            updated_ns: 1_000_000_000,
-        };
-        let mut facts = vec![wait(10, "curl", "connect", object, 0, 40), fact(Body::NextHop(hop))];
+        let mut facts = vec![
+            wait(10, "curl", "connect", object, 0, 40),
+            next_hop("10.0.0.2", ("eth0", "veth", 2), FAILED),
+        ];
         let here = AddressHere { netns: 1, address, far_netns: 2, far_index: 4 };
         facts.extend(has.then(|| fact(Body::AddressHere(here))));
         let link = |netns, index, name: &str, peer, port| Link {
@@ -315,7 +306,7 @@ mod tests {
         assert_eq!(
             found[0].title,
             "curl waits for a connection to 10.0.0.2:80, which is on this host and is not reached: port far of bridge br0 of network namespace ns3 \
-             does not forward yet (spanning tree)"
+             does not forward (it listens or learns, as while spanning tree opens it)"
         );
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "ip netns exec ns3 bridge link set dev far state 3");

@@ -165,8 +165,7 @@ pub(super) fn is_long(measures: &Measures<'_>, end: &End) -> bool {
             .is_some_and(|it| it.is_tcp() && (it.is_connecting() || it.state == CLOSED)),
         _ => false,
     };
-    let most = end.victims.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    end.longest_seconds >= LOST_ONE.value || most >= LOST_ONE.value && is_unmade()
+    end.longest_seconds >= LOST_ONE.value || end.of_one_seconds() >= LOST_ONE.value && is_unmade()
 }
 
 /// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. A plain

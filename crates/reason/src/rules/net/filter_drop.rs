@@ -184,8 +184,9 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     };
     let dropped = words::count(packets as usize, "packet", "packets");
     let text = format!(
-        "{} pass so. {dropped} of it {} dropped {}; {}{}",
+        "{} pass so. {dropped} of {} {} dropped {}; {}{}",
         words::of_window(end.seconds, measures.wall_seconds()),
+        if first.tunnel.is_some() { "the tunnel" } else { "it" },
         if packets == 1 { "was" } else { "were" },
         where_dropped(measures, filtered),
         whose(filtered),
@@ -320,16 +321,6 @@ mod tests {
     fn what_a_tunnel_of_the_kernels_loses_is_of_who_waits_behind_it() {
         let ends = |state: u8| {
             let object = inet("tcp", 100, "10.73.0.2:40000", "10.73.0.3:80", state);
-            let hop = NextHop {
-                netns: 1,
-                destination: "10.73.0.3".parse().expect("an address"),
-                gateway: None,
-                interface: "vx0".into(),
-                kind: "vxlan".into(),
-                index: 5,
-                state: 0x20,
-                updated_ns: 1,
-            };
             let local = Some("10.0.0.1".parse().expect("an address"));
             let vxlan = Some(Vxlan { id: 23, port: 4789, local, remote: None });
             let (name, kind) = ("vx0".to_string(), "vxlan".to_string());
@@ -339,7 +330,7 @@ mod tests {
             findings(vec![
                 wait(10, "curl", "connect", object.clone(), 0, 20),
                 wait(10, "curl", "recvfrom", object, 21, 48),
-                fact(Body::NextHop(hop)),
+                next_hop("10.73.0.3", ("vx0", "vxlan", 5), 0x20),
                 fact(Body::Link(link)),
                 dropped(REASON, "udp", "10.0.0.1:40000", "10.0.0.2:4789", 4),
                 fact(Body::FilterRule(carried)),
@@ -350,7 +341,7 @@ mod tests {
             let found = ends(state);
             assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "udp dport 4789 drop"));
             assert!(found[0].title.contains("through the tunnel vx0"), "{}", found[0].title);
-            assert!(found[0].text.contains("4 packets of it"), "once: {}", found[0].text);
+            assert!(found[0].text.contains("4 packets of the tunnel"), "once: {}", found[0].text);
         }
     }
 

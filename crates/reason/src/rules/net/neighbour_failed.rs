@@ -98,7 +98,7 @@ struct Silent<'m> {
 impl Silent<'_> {
     /// Who does not answer.
     fn neighbour(&self) -> IpAddr {
-        self.hop.gateway.unwrap_or(self.hop.destination)
+        self.hop.neighbour()
     }
 
     fn question(&self) -> &'static str {
@@ -119,7 +119,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32, IpAddr), Silent<'m>> = BTreeMap::new();
     for (at, end) in ends.iter().enumerate() {
         let Some((what, socket, hop)) = waited_for(measures, end) else { continue };
-        let key = (hop.netns, hop.index, hop.gateway.unwrap_or(hop.destination));
+        let key = (hop.netns, hop.index, hop.neighbour());
         let new = || Silent { hop, ends: Vec::new(), addresses: BTreeSet::new(), what };
         let silent = all.entry(key).or_insert_with(new);
         silent.ends.push(at);
@@ -161,10 +161,7 @@ fn matched<'m>(
     silent: Silent<'m>,
 ) -> Option<Match<'m>> {
     let end = End::merged(silent.ends.iter().map(|at| &ends[*at]))?;
-    // A client that looks at the clock each second waits longer than its longest wait.
-    let most =
-        end.victims.values().map(|(_, seconds)| *seconds).fold(end.longest_seconds, f64::max);
-    if most < ASKED_AGAIN.value || !is_noticed(measures, &end) {
+    if end.of_one_seconds() < ASKED_AGAIN.value || !is_noticed(measures, &end) {
         return None;
     }
     let failures = silent.failures(measures);

@@ -75,8 +75,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 /// A type of route, as ip-route(8) writes it.
 fn kind(answer: NoRoute) -> &'static str {
     match answer {
-        NoRoute::None => "unreachable",
-        NoRoute::Unreachable => "unreachable",
+        NoRoute::None | NoRoute::Unreachable => "unreachable",
         NoRoute::Blackhole => "blackhole",
         NoRoute::Prohibit => "prohibit",
     }
@@ -138,10 +137,10 @@ fn said(measures: &Measures<'_>, unrouted: &Unrouted) -> String {
             kind(unrouted.answer),
         ),
         (Some(RefusingRule { priority, route: None }), _) => format!(
-            "Rule {priority} of its network namespace's routes refuses it before any table is looked into: no packet leaves."
+            "Rule {priority} of its network namespace's routes refuses it: no packet leaves."
         ),
         (None, NoRoute::None) => format!(
-            "No route of its network namespace leads there, and there is no default route{}.",
+            "The kernel finds none by the rules of its network namespace, nor a default route{}.",
             interfaces(measures, unrouted.netns)
         ),
         (None, answer) => format!(
@@ -270,7 +269,7 @@ mod tests {
         assert_eq!(found.title, "client waits for a way to 10.9.9.9:80: no route leads there");
         assert!(found.text.ends_with("eth0, its only interface, is down or has no carrier."));
         let up = Link { index: 3, carrier: Some(true), ..down.clone() };
-        assert!(of(vec![down, up]).text.ends_with("there is no default route."));
+        assert!(of(vec![down, up]).text.ends_with("nor a default route."));
     }
 
     #[test]
@@ -278,6 +277,8 @@ mod tests {
         let code = |errno| refused(errno, Vec::new()).first().map(|it| it.code.clone());
         assert_eq!(code(113).as_deref(), Some("process.retry"));
         assert_eq!(code(22), None, "a wrong call");
+        let prohibits = refused(113, vec![unrouted(1, NoRoute::Prohibit, None)]);
+        assert_eq!(prohibits[0].code, "process.retry", "that would have been EACCES");
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn wording(measures: &Measures<'_>, end: &End, deaf: &Deaf<'_>) -> Wording {
         text: format!(
             "{} pass so. {name} sends to UDP port {port} of {far}, and listens on the same. {text} So {} is asked for in vain, as if it were off.",
             words::of_window(end.seconds, measures.wall_seconds()),
-            deaf.hop.gateway.unwrap_or(deaf.hop.destination),
+            deaf.hop.neighbour(),
         ),
         evidence: vec![
             Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),

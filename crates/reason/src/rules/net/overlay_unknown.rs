@@ -112,15 +112,11 @@ fn drops<'m>(
         is_for && (drops.netns, drops.index) == (link.netns, link.index)
     });
     // Of one that answered nobody had to ask.
-    let neighbour = hop.gateway.unwrap_or(hop.destination);
-    let questions = match (hop.is_silent(), neighbour.is_ipv4()) {
-        (false, _) => [""; 2],
-        (true, true) => ["arp"; 2],
-        (true, false) => ["icmp6", "icmpv6"],
-    };
+    let neighbour = hop.neighbour();
+    let question = hop.is_silent().then_some(if neighbour.is_ipv4() { "arp" } else { "icmpv6" });
     let is_its = |drops: &&PacketDrops| {
         drops.flows.iter().any(|flow| {
-            let is_question = questions.contains(&&*flow.protocol);
+            let is_question = question == Some(&*flow.protocol);
             let is_own = flow.to.ip().to_canonical() == behind.ip().to_canonical();
             (is_question || is_own) && flow.last_ns >= before_ns && flow.first_ns <= waits.end_ns
         })
@@ -149,11 +145,11 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     let looked_up = match is_known {
         true => format!(
             "The hardware address of {} is known, but not on which host it is.",
-            lost.hop.gateway.unwrap_or(lost.hop.destination)
+            lost.hop.neighbour()
         ),
         false => format!(
             "What asks for {} has to go to all hosts of the tunnel, and it knows none.",
-            lost.hop.gateway.unwrap_or(lost.hop.destination)
+            lost.hop.neighbour()
         ),
     };
     let bridge = command_in(measures.model, lost.link.netns, "bridge");
@@ -205,16 +201,6 @@ mod tests {
     /// A client waits for an address behind vx0, where questions for it were dropped in the meantime, in tenths of a second.
     fn asks(state: u16, dropped: Option<(&str, u64)>) -> Vec<Fact> {
         let object = inet("tcp", 100, "10.73.0.2:40000", "10.73.0.3:80", 2);
-        let hop = NextHop {
-            netns: 1,
-            destination: "10.73.0.3".parse().expect("an address"),
-            gateway: None,
-            interface: "vx0".into(),
-            kind: "vxlan".into(),
-            index: 5,
-            state,
-            updated_ns: 1_000_000_000,
-        };
         let vxlan = Vxlan { id: 23, port: 4789, ..Vxlan::default() };
         let link = Link {
             netns: 1,
@@ -226,7 +212,7 @@ mod tests {
         };
         let mut facts = vec![
             wait(10, "curl", "connect", object, 20, 48),
-            fact(Body::NextHop(hop)),
+            next_hop("10.73.0.3", ("vx0", "vxlan", 5), state),
             fact(Body::Link(link)),
         ];
         facts.extend(dropped.map(|(protocol, at)| {

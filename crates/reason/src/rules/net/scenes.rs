@@ -262,3 +262,17 @@ pub(crate) fn dns(answers_ms: Option<u64>) -> Vec<Fact> {
     }
     facts
 }
+
+/// The next hop to an address of namespace 1, which is on the link, with the state of its neighbour entry.
+pub(crate) fn next_hop(to: &str, (interface, kind, index): (&str, &str, u32), state: u16) -> Fact {
+    fact(Body::NextHop(NextHop {
+        netns: 1,
+        destination: to.parse().expect("an address"),
+        gateway: None,
+        interface: interface.into(),
+        kind: kind.into(),
+        index,
+        state,
+        updated_ns: 1_000_000_000,
+    }))
+}
