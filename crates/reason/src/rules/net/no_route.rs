@@ -178,20 +178,20 @@ fn remedy(measures: &Measures<'_>, unrouted: &Unrouted, address: SocketAddr) -> 
     let (text, command) = match &unrouted.by {
         Some(RefusingRule { route: Some(route), .. }) => (
             format!(
-                "if it is not meant, take it away (ip route del {}), or add a route to a part of it; what stands in that table",
+                "if it is not meant, take it away ({ip}{six} route del {}), or add a route to a part of it; what stands in that table",
                 route_words(unrouted.answer, route)
             ),
             format!("{ip}{six} route show table {}", table(route.table)),
         ),
         Some(RefusingRule { priority, .. }) => (
             format!(
-                "if it is not meant, take the rule away (ip rule del pref {priority}); all rules"
+                "if it is not meant, take the rule away ({ip}{six} rule del pref {priority}); all rules"
             ),
             format!("{ip}{six} rule show"),
         ),
         None if unrouted.answer == NoRoute::None => (
             format!(
-                "bring the interface up that leads there, or give it a route by its gateway (ip route add {to} via GATEWAY); the kernel's word on it"
+                "bring the interface up that leads there, or give it a route by its gateway ({ip} route add {to} via GATEWAY); the kernel's word on it"
             ),
             format!("{ip} route get {to}"),
         ),

@@ -154,8 +154,8 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     };
     let bridge = command_in(measures.model, lost.link.netns, "bridge");
     let entry = match is_known {
-        true => "bridge fdb append HARDWARE-ADDRESS",
-        false => "bridge fdb append 00:00:00:00:00:00",
+        true => "HARDWARE-ADDRESS",
+        false => "00:00:00:00:00:00",
     };
     Wording {
         title: format!(
@@ -180,7 +180,7 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
         ],
         remedy: vec![Remedy {
             text: format!(
-                "see whether the program that fills its table runs, or add the host ({entry} dev {name} dst HOST); what the table has"
+                "see whether the program that fills its table runs, or add the host ({bridge} fdb append {entry} dev {name} dst HOST); what the table has"
             ),
             command: format!("{bridge} fdb show dev {}", words::shell(name)),
             action: Some(Action::look(Question::State).through(bridge.through.as_ref())),
