@@ -272,7 +272,7 @@ static __always_inline void read_socket_object(struct wire_object *object, struc
 		struct sock *peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
 		object->kind = WIRE_OBJECT_UNIX;
 		if (peer)
-			object->peer_ino = socket_ino(peer);
+			object->peer_ino = socket_ino(peer) ?: socket_ino(compat_unix_listener(peer));
 	} else {
 		object->kind = WIRE_OBJECT_OTHER;
 		__builtin_memcpy(object->name, "socket", 7);

@@ -436,4 +436,14 @@ static __always_inline __u32 compat_fuse_disk(const struct fuse_dev *device)
 	return 0;
 }
 
+/* Who listens, of a unix socket that nobody has accepted yet and which has no file therefore; since 6.10, before that NULL. */
+static __always_inline struct sock *compat_unix_listener(struct sock *sk)
+{
+	struct unix_sock *peer = (struct unix_sock *)sk;
+
+	if (!bpf_core_field_exists(peer->listener))
+		return 0;
+	return BPF_CORE_READ(peer, listener);
+}
+
 #endif

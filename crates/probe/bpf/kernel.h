@@ -419,6 +419,7 @@ struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
 	struct sock *peer;
+	struct sock *listener; /* since 6.10: of one that nobody has accepted yet */
 };
 
 struct tty_struct {

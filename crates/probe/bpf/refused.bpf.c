@@ -15,8 +15,10 @@
  * the host. Must not: report another call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
  * Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
- * Edit together: src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
+ * Edit together: refused_calls.bpf.h, src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
  */
+
+#include "refused_calls.bpf.h"
 
 #define EPERM 1
 #define EAGAIN 11
@@ -73,16 +75,6 @@ enum refused {
 	REFUSED_END, /* of a process that was asked after: it lives */
 };
 
-/* Where a path stands among the arguments, and the folder that it begins in if it is relative. */
-enum name_at {
-	NAME_NOWHERE,
-	NAME_FIRST,
-	NAME_SECOND,
-	NAME_SECOND_IN_FIRST,
-	NAME_THIRD_IN_SECOND,
-	NAME_FOURTH_IN_THIRD,
-};
-
 /* Records are built here. */
 struct refused_slot {
 	struct wire_denied record;
@@ -107,136 +99,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct refusal);
 } refusals SEC(".maps");
-
-#if defined(__TARGET_ARCH_x86)
-/* Read directly: it is asked of each call that succeeds. */
-static __always_inline bool is_kill(struct pt_regs *regs)
-{
-	return regs->orig_ax == 62;
-}
-static __always_inline bool is_fcntl(__s64 number)
-{
-	return number == 72;
-}
-static __always_inline bool is_flock(__s64 number)
-{
-	return number == 73;
-}
-/* clone, fork, vfork, clone3 */
-static __always_inline bool begins_process(__s64 number)
-{
-	return number == 56 || number == 57 || number == 58 || number == 435;
-}
-static __always_inline bool connects(__s64 number)
-{
-	return number == 42;
-}
-static __always_inline bool binds(__s64 number)
-{
-	return number == 49;
-}
-/* write, pwrite64, writev, fallocate, pwritev, pwritev2 */
-static __always_inline bool writes(__s64 number)
-{
-	return number == 1 || number == 18 || number == 20 || number == 285 || number == 296 || number == 328;
-}
-static __always_inline enum name_at name_at(__s64 number)
-{
-	switch (number) {
-	case 2: case 83: case 133: /* open, mkdir, mknod */
-		return NAME_FIRST;
-	case 86: case 88: /* link, symlink */
-		return NAME_SECOND;
-	case 257: case 258: case 259: case 437: /* openat, mkdirat, mknodat, openat2 */
-		return NAME_SECOND_IN_FIRST;
-	case 266: /* symlinkat */
-		return NAME_THIRD_IN_SECOND;
-	case 265: case 316: /* linkat, renameat2 */
-		return NAME_FOURTH_IN_THIRD;
-	}
-	return NAME_NOWHERE;
-}
-/* Of a call that makes nothing new. */
-static __always_inline enum name_at path_at(__s64 number)
-{
-	switch (number) {
-	case 21: case 59: case 76: case 80: case 82: /* access, execve, truncate, chdir, rename */
-	case 84: case 85: case 87: case 90: case 92: case 94: /* rmdir, creat, unlink, chmod, chown, lchown */
-	case 161: case 166: case 167: case 188: /* chroot, umount2, swapon, setxattr */
-		return NAME_FIRST;
-	case 155: case 165: /* pivot_root, mount */
-		return NAME_SECOND;
-	case 260: case 261: case 263: case 264: case 268: /* fchownat, futimesat, unlinkat, renameat, fchmodat */
-	case 269: case 280: case 322: case 439: case 452: /* faccessat, utimensat, execveat, faccessat2, fchmodat2 */
-		return NAME_SECOND_IN_FIRST;
-	}
-	return name_at(number);
-}
-/* fsync, ftruncate, fchmod, fchown, ioctl */
-static __always_inline bool is_of_file(__s64 number)
-{
-	return number == 74 || number == 77 || number == 91 || number == 93 || number == 16;
-}
-#else
-static __always_inline bool is_kill(struct pt_regs *regs)
-{
-	return regs->syscallno == 129;
-}
-static __always_inline bool is_fcntl(__s64 number)
-{
-	return number == 25;
-}
-static __always_inline bool is_flock(__s64 number)
-{
-	return number == 32;
-}
-static __always_inline bool begins_process(__s64 number)
-{
-	return number == 220 || number == 435;
-}
-static __always_inline bool connects(__s64 number)
-{
-	return number == 203;
-}
-static __always_inline bool binds(__s64 number)
-{
-	return number == 200;
-}
-static __always_inline bool writes(__s64 number)
-{
-	return number == 47 || number == 64 || number == 66 || number == 68 || number == 70 || number == 287;
-}
-static __always_inline enum name_at name_at(__s64 number)
-{
-	switch (number) {
-	case 33: case 34: case 56: case 437: /* mknodat, mkdirat, openat, openat2 */
-		return NAME_SECOND_IN_FIRST;
-	case 36: /* symlinkat */
-		return NAME_THIRD_IN_SECOND;
-	case 37: case 276: /* linkat, renameat2 */
-		return NAME_FOURTH_IN_THIRD;
-	}
-	return NAME_NOWHERE;
-}
-static __always_inline enum name_at path_at(__s64 number)
-{
-	switch (number) {
-	case 5: case 39: case 45: case 49: case 51: /* setxattr, umount2, truncate, chdir, chroot */
-	case 221: case 224: /* execve, swapon */
-		return NAME_FIRST;
-	case 40: case 41: /* mount, pivot_root */
-		return NAME_SECOND;
-	case 35: case 38: case 48: case 53: case 54: /* unlinkat, renameat, faccessat, fchmodat, fchownat */
-	case 88: case 281: case 439: case 452: /* utimensat, execveat, faccessat2, fchmodat2 */
-		return NAME_SECOND_IN_FIRST;
-	}
-	return name_at(number);
-}
-static __always_inline bool is_of_file(__s64 number)
-{
-	return number == 82 || number == 46 || number == 52 || number == 55 || number == 29;
-}
-#endif
 
 static __always_inline bool is_refusal(__u64 error)
 {
@@ -272,10 +134,11 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case ENFILE:
 	case EMFILE:
 		return REFUSED_DESCRIPTOR;
-	case ECONNREFUSED:
-	case EINVAL: /* by a route of type blackhole */
 	case ENETUNREACH:
 	case EHOSTUNREACH:
+		return has_address(number) && !binds(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
+	case ECONNREFUSED:
+	case EINVAL: /* by a route of type blackhole */
 	case EINPROGRESS:
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
 	case EADDRINUSE:
@@ -421,13 +284,29 @@ static __always_inline struct dentry *read_name(struct wire_denied *record, stru
 	return file ? BPF_CORE_READ(file, f_path.dentry) : 0;
 }
 
+/* The begin of a struct msghdr, and of a struct mmsghdr. */
+struct message_name {
+	__u64 address;
+	__u32 bytes;
+	__u32 padding;
+};
+
 static __always_inline void read_address(struct wire_denied *record, const __u64 args[6])
 {
-	__u32 bytes = (__u32)args[2];
+	struct message_name name = { .address = args[1], .bytes = (__u32)args[2] };
+	__u32 bytes;
 
+	if (sends_to(record->syscall)) {
+		name.address = args[4];
+		name.bytes = (__u32)args[5];
+	} else if (sends_message(record->syscall) && bpf_probe_read_user(&name, sizeof(name), (void *)args[1])) {
+		return;
+	}
+	/* A connected socket needs none. */
+	bytes = name.address ? name.bytes : 0;
 	if (bytes > ADDRESS_BYTES)
 		bytes = ADDRESS_BYTES;
-	if (bytes && !bpf_probe_read_user(record->given, bytes & 127, (void *)args[1]))
+	if (bytes && !bpf_probe_read_user(record->given, bytes & 127, (void *)name.address))
 		record->given_bytes = bytes;
 }
 
@@ -447,7 +326,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		dentry = read_name(record, task, args);
 		break;
 	case REFUSED_RIGHT:
-		if (connects(record->syscall) || binds(record->syscall))
+		if (has_address(record->syscall))
 			read_address(record, args);
 		else if (writes(record->syscall) || is_of_file(record->syscall))
 			file = file_of(task, (__u32)args[0]);

@@ -43,6 +43,22 @@ const HANGING_MAX: usize = 2 * GIVEN_UP_MAX;
 /// for it anew.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
+/// The lock on cgroups is one for the host, and a reading that is given up takes those of all threads with it: it is waited for
+/// longer. Where groups are made and removed it is held for tenths of a second, and let go.
+const CGROUPS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The same lock is tried again sooner. Each time costs [`CGROUPS_TIMEOUT`] at most, so no more than a third of the time is waited.
+const CGROUPS_TRIED_AGAIN_AFTER: Duration = Duration::from_millis(1000);
+
+/// Why an item was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Undone {
+    /// It hung, or would hang where another one does, or so many others did that no more was tried.
+    Hung,
+    /// No thread could be begun for it: a limit on threads was met, or memory is short.
+    NoThread,
+}
+
 /// What a read may hang at. While one does, no other that needs the same is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behind {
@@ -52,6 +68,22 @@ pub enum Behind {
     Cgroups,
     /// The way to the mount point of a file system.
     Mount(DeviceNumber),
+}
+
+impl Behind {
+    fn timeout(self) -> Duration {
+        match self {
+            Self::Cgroups => CGROUPS_TIMEOUT,
+            Self::Process(_) | Self::Mount(_) => TIMEOUT,
+        }
+    }
+
+    fn tried_again_after(self) -> Duration {
+        match self {
+            Self::Cgroups => CGROUPS_TRIED_AGAIN_AFTER,
+            Self::Process(_) | Self::Mount(_) => TRIED_AGAIN_AFTER,
+        }
+    }
 }
 
 /// A helper that was given up.
@@ -73,10 +105,20 @@ where
     T: Send + 'static,
     F: Fn(&I) -> T + Send + Sync + 'static,
 {
-    map_within(TIMEOUT, items, work)
+    attempt(items, work).into_iter().map(Result::ok).collect()
 }
 
-fn map_within<I, T, F>(timeout: Duration, items: Vec<I>, work: F) -> Vec<Option<T>>
+/// The same, with the reason of what was not done.
+pub fn attempt<I, T, F>(items: Vec<I>, work: F) -> Vec<Result<T, Undone>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
+    attempt_within(TIMEOUT, items, work)
+}
+
+fn attempt_within<I, T, F>(timeout: Duration, items: Vec<I>, work: F) -> Vec<Result<T, Undone>>
 where
     I: Send + Sync + 'static,
     T: Send + 'static,
@@ -94,6 +136,16 @@ where
     T: Send + 'static,
     F: Fn(&I) -> T + Send + Sync + 'static,
 {
+    attempt_behind(items, work).into_iter().map(Result::ok).collect()
+}
+
+/// The same, with the reason of what was not done.
+pub fn attempt_behind<I, T, F>(items: Vec<(Behind, I)>, work: F) -> Vec<Result<T, Undone>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
     let given_up_max = GIVEN_UP_MAX.min(HANGING_MAX.saturating_sub(hanging().1));
     let items = items.into_iter().map(|(behind, item)| (Some(behind), item)).collect();
     work_off(TIMEOUT, given_up_max, items, work)
@@ -104,7 +156,7 @@ fn work_off<I, T, F>(
     given_up_max: usize,
     items: Vec<(Option<Behind>, I)>,
     work: F,
-) -> Vec<Option<T>>
+) -> Vec<Result<T, Undone>>
 where
     I: Send + Sync + 'static,
     T: Send + 'static,
@@ -112,8 +164,8 @@ where
 {
     let items = Arc::new(items);
     let work = Arc::new(work);
-    let mut results: Vec<Option<T>> = Vec::with_capacity(items.len());
-    let mut given_up = 0;
+    let mut results: Vec<Result<T, Undone>> = Vec::with_capacity(items.len());
+    let (mut given_up, mut rest) = (0, Undone::Hung);
     while results.len() < items.len() && given_up < given_up_max {
         let first = results.len();
         let (send, receive) = sync_channel(256);
@@ -128,17 +180,20 @@ where
             tid_there.store(priority::own_tid(), Ordering::Relaxed);
             for (behind, item) in &items_there[first..] {
                 let is_tried = behind.is_none_or(|behind| !hanging.contains(&behind));
-                if send.send(is_tried.then(|| work_there(item))).is_err() {
+                let done = if is_tried { Ok(work_there(item)) } else { Err(Undone::Hung) };
+                if send.send(done).is_err() {
                     break;
                 }
             }
         });
         if helper.is_err() {
+            rest = Undone::NoThread;
             break;
         }
         let mut waited = 0;
         while results.len() < items.len() {
-            match receive.recv_timeout(timeout) {
+            let (behind, _) = &items[results.len()];
+            match receive.recv_timeout(behind.map_or(timeout, Behind::timeout)) {
                 Ok(result) => results.push(result),
                 Err(RecvTimeoutError::Timeout)
                     if waited < READY_MAX && is_ready(tid.load(Ordering::Relaxed)) =>
@@ -147,16 +202,15 @@ where
                 }
                 // A helper that died of a panic loses its item like one that hangs.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let (behind, _) = &items[results.len()];
                     behind.iter().for_each(|at| give_up(*at, alive.clone()));
-                    results.push(None);
+                    results.push(Err(Undone::Hung));
                     given_up += 1;
                     break;
                 }
             }
         }
     }
-    results.resize_with(items.len(), || None);
+    results.resize_with(items.len(), || Err(rest));
     results
 }
 
@@ -164,7 +218,7 @@ where
 fn hanging() -> (BTreeSet<Behind>, usize) {
     let mut all = HANGING.lock().unwrap_or_else(PoisonError::into_inner);
     let hangs = |it: &Hanging| it.helper.strong_count() > 0;
-    all.retain(|it| hangs(it) || it.since.elapsed() < TRIED_AGAIN_AFTER);
+    all.retain(|it| hangs(it) || it.since.elapsed() < it.at.tried_again_after());
     (all.iter().map(|it| it.at).collect(), all.iter().filter(|it| hangs(it)).count())
 }
 
@@ -194,24 +248,24 @@ mod tests {
     #[test]
     fn one_that_hangs_costs_only_itself() {
         let timeout = Duration::from_millis(100);
-        let out = map_within(timeout, vec![1, 2, 3, 4], |n: &u32| {
+        let out = attempt_within(timeout, vec![1, 2, 3, 4], |n: &u32| {
             if *n == 2 {
                 std::thread::sleep(Duration::from_secs(5));
             }
             *n
         });
-        assert_eq!(out, [Some(1), None, Some(3), Some(4)]);
+        assert_eq!(out, [Ok(1), Err(Undone::Hung), Ok(3), Ok(4)]);
     }
 
     #[test]
     fn many_that_hang_end_the_batch() {
         let timeout = Duration::from_millis(5);
         let begin = std::time::Instant::now();
-        let out = map_within(timeout, vec![0; 500], |_: &u32| {
+        let out = attempt_within(timeout, vec![0; 500], |_: &u32| {
             std::thread::sleep(Duration::from_secs(5));
         });
         assert_eq!(out.len(), 500);
-        assert!(out.iter().all(Option::is_none));
+        assert!(out.iter().all(|it| *it == Err(Undone::Hung)));
         assert!(begin.elapsed() < Duration::from_secs(2));
     }
 
@@ -231,5 +285,20 @@ mod tests {
         let again = map_behind(vec![(hangs, 5), (other, 6)], |n: &u32| *n);
         assert_eq!(again, [None, Some(6)], "not in the next batch either");
         drop(release);
+    }
+
+    #[test]
+    fn a_lock_of_the_whole_host_is_waited_for_longer_and_tried_again_sooner() {
+        let late = |ms: u64| {
+            let items = vec![(Behind::Cgroups, ms), (Behind::Cgroups, 0)];
+            map_behind(items, |ms: &u64| std::thread::sleep(Duration::from_millis(*ms)))
+        };
+        assert_eq!(late(350), [Some(()), Some(())], "the first is late, and none is lost");
+        assert_eq!(late(900), [None, None]);
+        let begun = Instant::now();
+        while late(0) != [Some(()), Some(())] {
+            assert!(begun.elapsed() < TRIED_AGAIN_AFTER / 2, "tried again");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }

@@ -17,6 +17,13 @@ pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {
     (read == bytes.len() as isize).then_some(())
 }
 
+/// Whether the kernel refuses to read any memory of a process, whatever the address (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS): it looks
+/// at the right first.
+pub fn is_refused(pid: u32) -> bool {
+    let is_read = read(pid, 0, &mut [0]).is_some();
+    !is_read && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
 /// Reads as many bytes as are there in a row, at most as many as fit; gives how many.
 pub fn read_some(pid: u32, address: u64, bytes: &mut [u8]) -> usize {
     const PAGE: usize = 4096;
@@ -132,6 +139,11 @@ mod tests {
         assert_eq!(read_some(own, text.as_ptr() as u64, &mut bytes), 20_000);
         assert_eq!(bytes, text);
         assert_eq!(read_some(own, 8, &mut bytes), 0);
+    }
+
+    #[test]
+    fn a_process_of_ones_own_and_one_that_is_not_there_refuse_nothing() {
+        assert!(!is_refused(std::process::id()) && !is_refused(u32::MAX >> 1));
     }
 
     #[test]

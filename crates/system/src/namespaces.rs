@@ -2,7 +2,7 @@
 //!
 //! Must not: enter one. Those without a process are found by their mounts (readers/netlink).
 
-use super::links::{link, namespace_inode};
+use super::links::namespace_at;
 use super::stat::Stat;
 use super::{Roots, is_refusal, refused_by, text};
 use holdup_reason::facts::Body;
@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 pub fn network_namespaces(roots: &Roots) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
     for pid in text::ids(&roots.proc).unwrap_or_default() {
-        let target = link(&roots.process(pid, "ns/net"));
-        if let Some(netns) = target.as_deref().and_then(namespace_inode) {
+        if let Some(netns) = namespace_at(&roots.process(pid, "ns/net")) {
             found.entry(netns).or_insert(pid);
         }
     }

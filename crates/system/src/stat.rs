@@ -24,6 +24,8 @@ pub struct Stat {
     pub process_group: u32,
     /// Session.
     pub session: u32,
+    /// Device number of the controlling terminal as the kernel prints it (`new_encode_dev`), 0 without one.
+    pub terminal: u32,
     /// A kernel thread.
     pub kernel: bool,
     /// User plus system time, ticks.
@@ -64,6 +66,7 @@ impl Stat {
             parent_pid: value(4) as u32,
             process_group: value(5) as u32,
             session: value(6) as u32,
+            terminal: value(7) as u32,
             kernel: value(9) & KERNEL_THREAD_FLAG != 0,
             cpu_ticks: value(14).saturating_add(value(15)),
             nice: nice.unwrap_or(0),
@@ -94,13 +97,14 @@ mod tests {
 
     #[test]
     fn a_hostile_name_stays_a_name() {
-        let line = b"7 (a) S 1 (\n\xff) D 5 7 8 0 -1 4194560 1 2 3 4 10 20 0 0 20 -5 1 0 999 4096 \
+        let line =
+            b"7 (a) S 1 (\n\xff) D 5 7 8 34819 -1 4194560 1 2 3 4 10 20 0 0 20 -5 1 0 999 4096 \
             33 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 50 2 6 0 0 0 0 0 0 0 0 0 0\n";
         let stat = Stat::parse(line).unwrap();
         assert_eq!(stat.tid, 7);
         assert_eq!(stat.comm, "a) S 1 (\n\u{fffd}");
         assert_eq!((stat.state, stat.parent_pid, stat.nice), ('D', 5, -5));
-        assert_eq!((stat.process_group, stat.session), (7, 8));
+        assert_eq!((stat.process_group, stat.session, stat.terminal), (7, 8, 34819));
         assert_eq!((stat.cpu_ticks, stat.start_ticks, stat.rss_pages), (30, 999, 33));
         assert_eq!((stat.policy, stat.iowait_ticks), (2, 6));
         assert!(!stat.kernel);

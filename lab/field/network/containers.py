@@ -92,7 +92,7 @@ def podman_narrow(s):
     link, mtu = podman.at_bridge(name), s.random.randrange(900, 1300)
     podman.within(server, "ip link set eth0 gso_max_segs 1")
     s.sh(f"ip -n {podman.inside} link set {link} mtu {mtu}; ip -n {podman.inside} link set {podman_bridge(s, podman)} mtu 1500")
-    truth = Truth(end=("remote", "link"), object=(address,), code=("net.packet_dropped",), culprit=(f"MTU of {link}",))
+    truth = Truth(end=("remote", "link"), object=(address,), code=("net.mtu",), culprit=(f"MTU of {link}",))
     yield run(fetch(url), truth, inside=podman.client, wall=2)
 
 

@@ -46,7 +46,7 @@ def narrow_way_web(s):
         "node": [tool("node"), "-e", f"setTimeout(() => process.exit(1), 4000); require('http').get('{url}', r => r.resume())"],
     }
     yield run(clients["curl"], HEALTHY, "twin", inside=way.client)
-    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)))
+    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)), "net.mtu")
     for label, argv in clients.items():
         yield run(argv, truth, label, inside=way.client, wall=2, prove=fails(way, "FragFails", way.counted("FragFails")))
     hangs = s.waiting([*way.client, "curl", "-s", "-o", "/dev/null", url])
@@ -61,7 +61,7 @@ def narrow_way_ssh(s):
     blob = s.blob("blob", 1)
     shell = sshd.ssh("true")
     yield run(shell, HEALTHY, "twin", inside=way.client, root=True)
-    truth = dropped(way, way.narrow(s.random.randrange(700, 1000)))
+    truth = dropped(way, way.narrow(s.random.randrange(700, 1000)), "net.mtu")
     yield run(["timeout", "4", *shell], truth, "ssh", inside=way.client, wall=2, root=True)
     copy = ["timeout", "4", "scp", "-q", *shell[1:-2], f"root@{way.address}:{blob}", s.dir / "copy"]
     copy = ["-P" if word == "-p" else word for word in copy if word not in ("-b", "0.0.0.0")]
@@ -80,7 +80,7 @@ def narrow_way_databases(s):
     yield run(ask, HEALTHY, "twin", inside=way.client)
     redis = Redis(s, inside=way.server, address=way.address)
     s.sh(f"{' '.join([*way.server, *redis.cli])} set long {'y' * 60_000}")
-    truth = dropped(way, way.narrow(s.random.randrange(700, 1300)))
+    truth = dropped(way, way.narrow(s.random.randrange(700, 1300)), "net.mtu")
     yield run(["timeout", "4", *ask], truth, "psql", inside=way.client, wall=2)
     yield run(["timeout", "4", *redis.cli, "get", "long"], truth, "redis-cli", inside=way.client, wall=2)
 
@@ -96,7 +96,7 @@ def narrow_way_git(s):
     s.wait(lambda: f":{port} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
     url = f"git://{way.address}:{port}/r"
     yield run(["git", "clone", "-q", url, s.dir / "c0"], HEALTHY, "twin", inside=way.client, root=True)
-    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)))
+    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)), "net.mtu")
     yield run(["timeout", "4", "git", "clone", "-q", url, s.dir / "c1"], truth, inside=way.client, wall=2, root=True)
 
 
@@ -179,7 +179,7 @@ def way_through_vpn(s):
     s.wait(lambda: f":{web} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
     fetch = ["curl", "-s", "-m", "5", "-o", "/dev/null", f"http://10.8.7.1:{web}/big"]
     yield run(fetch, HEALTHY, "twin", inside=way.client)
-    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)), object=("10.8.7.1",))
+    truth = dropped(way, way.narrow(s.random.randrange(900, 1300)), "net.mtu", object=("10.8.7.1",))
     yield run(fetch, truth, inside=way.client, wall=2)
     way.whole()
     truth = dropped(way, way.deaf(), object=("10.8.7.1",))

@@ -1,14 +1,16 @@
-//! net.ports, net.overlay, net.overlay_unknown, net.duplicate: ports, tunnels and addresses that are set or used so that nothing can come of it.
+//! net.ports, net.overlay, net.overlay_unknown, net.overlay_gone, net.neighbour_entry, net.duplicate: ports, tunnels and addresses that are set or used
+//! so that nothing can come of it.
 //!
 //! The proof is the kernel's list of connections, its neighbour table, its mark on the address.
 
 use super::stage::{load, pair, start, tcp_server};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &OverlayUnknown, &Duplicate];
+pub(super) const FAULTS: &[&dyn Fault] =
+    &[&Ports, &Overlay, &OverlayUnknown, &OverlayGone, &NeighbourEntry, &Duplicate];
 
 /// Another uses up the ports from which the load's server can be connected to.
 ///
@@ -172,6 +174,79 @@ impl Fault for OverlayUnknown {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Overlay::is_silent(ctx).map(Some)
+    }
+}
+
+/// The host that the near end of the tunnel sends to is gone: nobody on the wire has its address any more.
+///
+/// Parameters: `id`; `by` (`remote`: the tunnel has one other end; `entry`: its forwarding table says where to send). The load is `tcp-client
+/// {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`, `behind_ip`.
+struct OverlayGone;
+
+impl Fault for OverlayGone {
+    fn name(&self) -> &'static str {
+        "net.overlay_gone"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let guards = Overlay::named(ctx)?;
+        match &*ctx.text("by")? {
+            "remote" => Overlay::tunnel(ctx, "near", "far", PORTS[0], 1)?,
+            "entry" => {
+                Overlay::tunnel(ctx, "near", "", PORTS[0], 1)?;
+                OverlayUnknown::entry(ctx, "append")?;
+            }
+            other => bail!("no way to say where a tunnel sends: {other}"),
+        }
+        Overlay::tunnel(ctx, "far", "near", PORTS[0], 2)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (near, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let (far, far_if) = (ctx.text("far_ns")?, ctx.text("far_if")?);
+        ctx.tool("ip", &["-n", &far, "addr", "flush", "dev", &far_if])?;
+        ctx.tool("ip", &["-n", &near, "neigh", "flush", "dev", &near_if])?;
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (ns, to) = (ctx.text("near_ns")?, ctx.text("far_ip")?);
+        let shown = ctx.tool("ip", &["-n", &ns, "neigh", "show", &to])?;
+        Ok(Some(shown.contains("FAILED") || shown.contains("INCOMPLETE")))
+    }
+}
+
+/// The near end's neighbour entry of the far one is made permanent, with a hardware address that nobody has.
+///
+/// The load is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `wrong`.
+struct NeighbourEntry;
+
+impl Fault for NeighbourEntry {
+    fn name(&self) -> &'static str {
+        "net.neighbour_entry"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
+        let wrong = format!("0a:00:00:00:{:02x}:{:02x}", ctx.draw.index(256), ctx.draw.index(256));
+        ctx.set("wrong", wrong);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (ns, interface) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let (to, wrong) = (ctx.text("far_ip")?, ctx.text("wrong")?);
+        let entry = ["neigh", "replace", &to, "lladdr", &wrong, "dev", &interface];
+        ctx.tool("ip", &[&["-n", &ns][..], &entry, &["nud", "permanent"]].concat())?;
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (ns, to) = (ctx.text("near_ns")?, ctx.text("far_ip")?);
+        let shown = ctx.tool("ip", &["-n", &ns, "neigh", "show", &to])?;
+        Ok(Some(shown.contains(&ctx.text("wrong")?) && shown.contains("PERMANENT")))
     }
 }
 

@@ -41,14 +41,29 @@ pub(super) fn make_quick(ctx: &mut Ctx, mib: u64) -> Result<Guards> {
     let size = format!("size={}m", mib + 1);
     ctx.tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", &below.to_string_lossy()])?;
     let image = below.join("image");
-    // Whole from the begin: what is written later would be memory of the group that writes.
-    let mut file = fs::File::create(&image)?;
+    // What is written later would be memory of the group that writes.
+    write_image(&image, mib)?;
+    guards.append(mount_image(ctx, "", &image, &dir, "--direct-io=off")?);
+    Ok(guards)
+}
+
+/// An image with all its blocks, whole from the begin.
+fn write_image(image: &Path, mib: u64) -> Result<()> {
+    let mut file = fs::File::create(image)?;
     let block = vec![0_u8; 1 << 20];
     for _ in 0..mib {
         file.write_all(&block).context("fill the image")?;
     }
-    guards.append(mount_image(ctx, "", &image, &dir, "--direct-io=off")?);
-    Ok(guards)
+    Ok(file.sync_all()?)
+}
+
+/// Makes a disk whose file lies on the disk of [`make`], and mounts an ext4 on it: `upper_disk`, `upper_dir` and so on.
+fn make_upper(ctx: &mut Ctx) -> Result<Guards> {
+    const MIB: u64 = 48;
+    let image = PathBuf::from(ctx.text("dir")?).join("upper");
+    write_image(&image, MIB)?;
+    let dir = ctx.directory("upper")?;
+    mount_image(ctx, "upper_", &image, &dir, "--direct-io=on")
 }
 
 fn mount_image(
@@ -142,8 +157,9 @@ fn time_read(node: &str) -> Result<Duration> {
 
 /// disk.throttle: a limit of the blkio controller on the load's own group.
 /// Parameters: `limit` (iops or bps), `direction` (read or write), `rate` (operations per second),
-/// `size` (bytes of an operation, for bps), `both` (1: the other direction has the same limit, which nobody meets). Variables: `blkio_group`, `blkio_group_name`,
-/// `throttle_file`, `throttle_value`, and those of [`make`].
+/// `size` (bytes of an operation, for bps), `both` (1: the other direction has the same limit, which nobody meets), `above` (1: another disk is
+/// made of the limited one). Variables: `blkio_group`, `blkio_group_name`, `throttle_file`, `throttle_value`, those of [`make`], and of the
+/// disk above the same with `upper_`.
 struct Throttle;
 
 impl Fault for Throttle {
@@ -154,6 +170,9 @@ impl Fault for Throttle {
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
         let mut guards = make(ctx, "", mib, settings)?;
+        if ctx.number_or("above", 0.0)? > 0.0 {
+            guards.append(make_upper(ctx)?);
+        }
         let name = ctx.draw.name();
         let (group, guard) = ctx.cgroup("blkio", &name)?;
         guards.push(guard);

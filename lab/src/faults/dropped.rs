@@ -1,4 +1,4 @@
-//! net.filter, net.connections_full, net.backlog, net.one_receive_cpu, net.tap: packets that this host drops by itself.
+//! net.filter, net.filter_reject, net.connections_full, net.backlog, net.one_receive_cpu, net.tap: packets that this host drops by itself.
 //!
 //! The proof is the counter of whoever drops them: of the filter's rule, of the table of connections, of the CPUs, of the interface.
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] =
-    &[&Filter, &ConnectionsFull, &Backlog, &OneReceiveCpu, &Tap];
+    &[&Filter, &FilterReject, &ConnectionsFull, &Backlog, &OneReceiveCpu, &Tap];
 
 /// Runs iptables in a namespace, which goes with all its rules.
 fn iptables(ctx: &Ctx, ns: &str, words: &str) -> Result<String> {
@@ -27,6 +27,15 @@ fn iptables(ctx: &Ctx, ns: &str, words: &str) -> Result<String> {
 struct Filter;
 
 impl Filter {
+    /// Adds a rule for the load's port where `side` says.
+    fn add(ctx: &Ctx, target: &str) -> Result<Injected> {
+        let (side, port) = (ctx.text("side")?, ctx.text("port")?);
+        let ns = ctx.text(&format!("{side}_ns"))?;
+        let chain = Self::chain(&side)?;
+        iptables(ctx, &ns, &format!("-A {chain} -p tcp --dport {port} -j {target}"))?;
+        Ok(Injected::default())
+    }
+
     fn chain(side: &str) -> Result<&'static str> {
         match side {
             "near" => Ok("OUTPUT"),
@@ -55,11 +64,7 @@ impl Fault for Filter {
     }
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
-        let (side, port) = (ctx.text("side")?, ctx.text("port")?);
-        let ns = ctx.text(&format!("{side}_ns"))?;
-        let rule = format!("-A {} -p tcp --dport {port} -j DROP", Self::chain(&side)?);
-        iptables(ctx, &ns, &rule)?;
-        Ok(Injected::default())
+        Self::add(ctx, "DROP")
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
@@ -67,6 +72,35 @@ impl Fault for Filter {
         let ns = ctx.text(&format!("{side}_ns"))?;
         let shown = iptables(ctx, &ns, &format!("-L {} -nvx", Self::chain(&side)?))?;
         let rule = shown.lines().find(|line| line.ends_with(&format!("dpt:{port}")));
+        let packets = rule.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(Some(packets.context("no rule")? > 0))
+    }
+}
+
+/// The packet filter refuses what the load asks for, where it leaves or where it comes in.
+///
+/// Parameters: `side` (`near`, `far`). The load is `connect_retry.py {far_ip}:{port} ...` in `{near_ns}`. Variables: as of `net.filter`.
+struct FilterReject;
+
+impl Fault for FilterReject {
+    fn name(&self) -> &'static str {
+        "net.filter_reject"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        Filter.set_up(ctx)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        Filter::add(ctx, "REJECT --reject-with tcp-reset")
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (side, port) = (ctx.text("side")?, ctx.text("port")?);
+        let ns = ctx.text(&format!("{side}_ns"))?;
+        let shown = iptables(ctx, &ns, &format!("-L {} -nvx", Filter::chain(&side)?))?;
+        let port = format!("dpt:{port} ");
+        let rule = shown.lines().find(|line| line.contains(&port) && line.contains("REJECT"));
         let packets = rule.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         Ok(Some(packets.context("no rule")? > 0))
     }

@@ -1,18 +1,19 @@
-//! net.*: what has no more to give, however well it works: a link that is full, a bridge with all its ports.
+//! net.*: what has no more to give, however well it works: a link that is full, a bridge with all its ports, a listener's SYN queue, TCP's memory.
 //!
-//! The proof is the shaper's own count of bytes, or the ports that the kernel lists. Nothing here is broken, and nothing is dropped on
+//! The proof is the shaper's own count of bytes, the ports that the kernel lists, or its counters of TCP. Nothing here is broken, and nothing is dropped on
 //! purpose: that is dropped.rs.
 
-use super::stage::{netns, pair, tcp_sink};
+use super::stage::{load, load_file, net_counter, netns, pair, start, tcp_sink, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::load::switch;
 use crate::undo::Guards;
 use anyhow::{Context, Result};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&LineRate, &BridgeFull];
+pub(super) const FAULTS: &[&dyn Fault] = &[&LineRate, &BridgeFull, &SynQueue, &SocketMemory];
 
 /// Bytes of a full frame as a shaper counts it, and of payload in it with TCP's timestamps.
 const FRAME: f64 = 1514.0;
@@ -131,5 +132,123 @@ impl Fault for BridgeFull {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(Self::ports(ctx)? == PORTS))
+    }
+}
+
+/// Requests that are never acknowledged fill the SYN queue of the load's server, in whose namespace cookies are off.
+///
+/// Parameters: `backlog`, `requests_per_second`. The load is `tcp-client {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`; `server`,
+/// `server_pid`; `flood`, `flood_pid`.
+struct SynQueue;
+
+/// Addresses that nobody here has (RFC 2544).
+const NOBODY: &str = "198.18.0.0/16";
+
+impl SynQueue {
+    /// Attempts that were ignored since the namespace was made.
+    fn ignored(ctx: &Ctx) -> Result<f64> {
+        let server = ctx.number("server_pid")? as i32;
+        Ok(net_counter(server, "TcpExt", "TCPReqQFullDrop").context("no TCPReqQFullDrop")? as f64)
+    }
+}
+
+impl Fault for SynQueue {
+    fn name(&self) -> &'static str {
+        "net.syn_queue"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        let (far, near_ip) = (ctx.text("far_ns")?, ctx.text("near_ip")?);
+        ctx.tool("ip", &["-n", &far, "route", "add", NOBODY, "via", &near_ip])?;
+        // The other limit, of which the last quarter is for whom the kernel knows, is to be far.
+        let set =
+            "cd /proc/sys/net/ipv4 && echo 0 >tcp_syncookies && echo 4096 >tcp_max_syn_backlog";
+        ctx.tool("ip", &["netns", "exec", &far, "sh", "-c", set])?;
+        let port = 2000 + ctx.draw.index(30_000) as u16;
+        ctx.set("port", port);
+        let listen = format!("{}:{port}", ctx.text("far_ip")?);
+        let backlog = ctx.text("backlog")?;
+        let mut server = load(ctx, &["tcp-server", &listen, "--parallel", "--backlog", &backlog]);
+        server.netns = Some(far);
+        let started = start(ctx, "server", &server)?;
+        guards.push(started.guard);
+        wait_bound(ctx, started.pid, "tcp", port)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("ignored_before", Self::ignored(ctx)?);
+        let (far_ip, port) = (ctx.text("far_ip")?, ctx.text("port")?);
+        let rate = ctx.text("requests_per_second")?;
+        let mut flood = load_file(ctx, "half_connect.py", &[&far_ip, &port, &rate])?;
+        flood.netns = Some(ctx.text("near_ns")?);
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "flood", &flood)?.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(Self::ignored(ctx)? > ctx.number("ignored_before")? + 20.0))
+    }
+}
+
+/// All TCP sockets together use more memory than they may: another leaves data unread in hundreds of them, and the limit is set below what is used.
+///
+/// Parameters: `connections`, `unread_bytes` (of each). The load is `tcp-source {far_ip}:{port} --bytes-per-second ...` in `{near_ns}`. The limit is the
+/// whole host's: while it stands, every connection of the host is as slow. Variables: of [`pair`]; `port`; `hoard`, `hoard_pid`; `used_pages`.
+struct SocketMemory;
+
+const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
+
+impl SocketMemory {
+    /// Pages that all TCP sockets use.
+    fn used() -> Result<u64> {
+        let text = fs::read_to_string("/proc/net/sockstat")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("TCP: "));
+        let used = line.and_then(|line| line.split_once("mem ")?.1.split_whitespace().next());
+        used.context("no memory of TCP in sockstat")?.parse().context("pages")
+    }
+
+    /// The third value of the limit.
+    fn limit() -> Result<u64> {
+        let text = fs::read_to_string(TCP_MEMORY)?;
+        text.split_whitespace().nth(2).context("three values")?.parse().context("pages")
+    }
+}
+
+impl Fault for SocketMemory {
+    fn name(&self) -> &'static str {
+        "net.socket_memory"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        let port = 2000 + ctx.draw.index(30_000) as u16;
+        ctx.set("port", port);
+        guards.push(tcp_sink(ctx, port)?);
+        // The hoard listens there once it has all that it is to have.
+        let (ready, ns) = (1_000 + ctx.draw.index(900) as u16, ctx.text("far_ns")?);
+        let (connections, bytes) = (ctx.text("connections")?, ctx.text("unread_bytes")?);
+        let words = [connections.as_str(), &bytes, &ready.to_string()];
+        let mut hoard = load_file(ctx, "unread.py", &words)?;
+        hoard.netns = Some(ns);
+        let started = start(ctx, "hoard", &hoard)?;
+        guards.push(started.guard);
+        wait_bound(ctx, started.pid, "tcp", ready)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let used = Self::used()?;
+        ctx.set("used_pages", used);
+        let marks = format!("{} {} {}", used / 4, used / 3, used / 2);
+        let mut guards = Guards::new();
+        guards.push(ctx.write_back_later(Path::new(TCP_MEMORY), &marks)?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, _: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(Self::used()? > Self::limit()?))
     }
 }

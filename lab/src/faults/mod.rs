@@ -6,6 +6,7 @@
 mod acknowledgements;
 mod addressing;
 mod bridged;
+mod broken;
 mod chain;
 mod cpu;
 mod disks;
@@ -25,6 +26,7 @@ mod process;
 mod proxy;
 mod quota;
 mod refused;
+mod relay;
 mod runtime;
 pub mod stage;
 mod stop;
@@ -39,6 +41,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         acknowledgements::FAULTS,
         addressing::FAULTS,
         bridged::FAULTS,
+        broken::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
         disks::FAULTS,
@@ -58,6 +61,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         proxy::FAULTS,
         quota::FAULTS,
         refused::FAULTS,
+        relay::FAULTS,
         runtime::FAULTS,
         stop::FAULTS,
         undelivered::FAULTS,

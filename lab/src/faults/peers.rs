@@ -1,4 +1,4 @@
-//! net.deaf_server, net.far_host, net.gone_host: peers that say nothing, and that no process here is.
+//! net.deaf_server, net.far_host, net.gone_host, net.dead_family: peers that say nothing, and that no process here is.
 //!
 //! The proof is the kernel's count of full receive buffers, or its neighbour table; who plays another host has no socket on
 //! this one.
@@ -7,9 +7,10 @@ use super::stage::{load, name_switch, net_counter, pair, start, switch_on, wait_
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
+use std::fs;
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost];
+pub(super) const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost, &DeadFamily];
 
 /// The server that the load asks reads its socket no more, whose buffer fills with what others send all the time.
 ///
@@ -140,6 +141,54 @@ impl Fault for GoneHost {
         let (near_ns, neighbour) = (ctx.text("near_ns")?, ctx.text("neighbour")?);
         let shown = ctx.tool("ip", &["-n", &near_ns, "neigh", "show", &neighbour])?;
         Ok(Some(shown.contains("FAILED") || shown.contains("INCOMPLETE")))
+    }
+}
+
+/// The name of the load's peer gets an address of IPv6, which nobody answers for, and the load tries it first.
+///
+/// Parameters: `answer_ms`. The load is `families.py {switch} {dead_ip} {peer_ip} {port} ...` in `{near_ns}`. Variables: of [`pair`]; `peer_ip`,
+/// `dead_ip`, `port`, `switch`; `peer`, `peer_pid` (the process that plays the other host).
+struct DeadFamily;
+
+impl Fault for DeadFamily {
+    fn name(&self) -> &'static str {
+        "net.dead_family"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        name_switch(ctx)?;
+        let port = 2000 + ctx.draw.index(30_000);
+        ctx.set("port", port);
+        let (peer, far_if) = (wired(ctx)?, ctx.text("far_if")?);
+        // It answers by IPv4 alone, and late enough that somebody waits for it.
+        let pace = ctx.directory("etc")?.join("pace");
+        fs::write(&pace, ctx.text("answer_ms")?)?;
+        let mut spawn = load(ctx, &["far-host", &far_if, "--switch", &pace.to_string_lossy()]);
+        spawn.netns = Some(ctx.text("far_ns")?);
+        guards.push(start(ctx, "peer", &spawn)?.guard);
+        ctx.set("peer_ip", peer);
+        let (near_ns, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let net = format!("fd00:{:x}", 1 + ctx.draw.index(60_000));
+        let own = format!("{net}::1/64");
+        ctx.tool("ip", &["-n", &near_ns, "addr", "add", &own, "dev", &near_if, "nodad"])?;
+        let dead = format!("{net}::{:x}", 2 + ctx.draw.index(60_000));
+        ctx.tool("ip", &known_neighbour(ctx, &dead)?)?;
+        ctx.set("dead_ip", dead);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, "1")?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let to = format!("[{}]", ctx.text("dead_ip")?);
+        let near_ns = ctx.text("near_ns")?;
+        let shown = ctx.tool("ss", &["-N", &near_ns, "-tnH", "state", "syn-sent", "dst", &to])?;
+        Ok(Some(!shown.is_empty()))
     }
 }
 

@@ -1,7 +1,8 @@
-//! net.narrow_link, net.not_forwarding, net.no_way_back, net.silent_host: packets that do not arrive, and the connection does not hear of it.
+//! net.narrow_link, net.narrow_underlay, net.not_forwarding, net.no_way_back, net.silent_host: packets that do not arrive, and the connection does
+//! not hear of it.
 //!
-//! The first three have a router between the load and its server, in a namespace of its own; the proof is its own count, or the server's. Whoever plays
-//! the fourth, another host, has no socket on this one: that it hears nothing is its switch.
+//! The first four have a router between the load and its server, in a namespace of its own; the proof is its own count, or the server's. Whoever plays
+//! the fifth, another host, has no socket on this one: that it hears nothing is its switch.
 
 use super::peers::wired;
 use super::stage::{load, name_switch, netns, pair, start, switch_on, wait_bound};
@@ -10,16 +11,25 @@ use crate::undo::Guards;
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&NarrowLink, &NotForwarding, &NoWayBack, &SilentHost];
+pub(super) const FAULTS: &[&dyn Fault] =
+    &[&NarrowLink, &NarrowUnderlay, &NotForwarding, &NoWayBack, &SilentHost];
 
 /// `ip` with words in one text.
 fn ip(ctx: &Ctx, words: &str) -> Result<()> {
     ctx.tool("ip", &words.split(' ').collect::<Vec<_>>()).map(drop)
 }
 
-/// A server behind a router: the near namespace, the far one, which is the router, and one behind it. Variables: of [`pair`]; `behind_ip`,
-/// `behind_ns`, `port`, `out_if` (of the router, to the server); `server`, `server_pid`.
+/// A server behind a router. Variables: of [`router`] and [`serve`].
 fn routed(ctx: &mut Ctx) -> Result<Guards> {
+    let mut guards = router(ctx)?;
+    let address = ctx.text("behind_ip")?;
+    guards.append(serve(ctx, &address)?);
+    Ok(guards)
+}
+
+/// The near namespace, the far one, which is the router, and one behind it. Variables: of [`pair`]; `behind_ip`, `behind_ns`, `out_if` (of
+/// the router, to what is behind it).
+fn router(ctx: &mut Ctx) -> Result<Guards> {
     let mut guards = pair(ctx)?;
     let (behind, guard) = netns(ctx)?;
     guards.push(guard);
@@ -35,17 +45,28 @@ fn routed(ctx: &mut Ctx) -> Result<Guards> {
     ip(ctx, &format!("-n {behind} route add {}/32 via {net}.1", ctx.text("near_ip")?))?;
     ctx.set("behind_ns", &behind);
     set(ctx, &far, "ip_forward", 1)?;
+    ctx.set("behind_ip", format!("{net}.2"));
+    ctx.set("out_if", out);
+    Ok(guards)
+}
+
+/// A server in the namespace behind the router. Variables: `port`; `server`, `server_pid`.
+fn serve(ctx: &mut Ctx, address: &str) -> Result<Guards> {
+    let mut guards = Guards::new();
     let port = 2000 + ctx.draw.index(30_000) as u16;
-    let address = format!("{net}.2");
     let mut server = load(ctx, &["tcp-server", &format!("{address}:{port}"), "--parallel"]);
-    server.netns = Some(behind);
+    server.netns = Some(ctx.text("behind_ns")?);
     let started = start(ctx, "server", &server)?;
     guards.push(started.guard);
     wait_bound(ctx, started.pid, "tcp", port)?;
-    ctx.set("behind_ip", address);
     ctx.set("port", port);
-    ctx.set("out_if", out);
     Ok(guards)
+}
+
+/// The router says nothing to those whose packets it drops.
+fn silence_router(ctx: &Ctx) -> Result<()> {
+    let far = ctx.text("far_ns")?;
+    ip(ctx, &format!("netns exec {far} iptables -A OUTPUT -p icmp -j DROP"))
 }
 
 /// Sets something of IPv4 in a namespace, which goes with it.
@@ -76,9 +97,7 @@ impl Fault for NarrowLink {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let guards = routed(ctx)?;
-        let far = ctx.text("far_ns")?;
-        let rule = "iptables -A OUTPUT -p icmp -j DROP";
-        ip(ctx, &format!("netns exec {far} {rule}"))?;
+        silence_router(ctx)?;
         Ok(guards)
     }
 
@@ -90,6 +109,65 @@ impl Fault for NarrowLink {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(counted(ctx, "far_ns", "FragFails")? > 0))
+    }
+}
+
+/// The router's link no longer takes what a tunnel's packets are with its headers, and what it says of that never arrives.
+///
+/// Parameters: `id`, `mtu`. The load is `tcp-client {inner_ip}:{port} --bytes ...` in `{near_ns}`. Variables: of [`router`]; of [`serve`]; `inner_ip`,
+/// `tunnel`.
+struct NarrowUnderlay;
+
+/// So that what a tunnel adds to full packets of Ethernet fits.
+const ROOMY: u32 = 1_600;
+/// Of the tunnel's own interface.
+const INNER: u32 = 1_500;
+
+impl NarrowUnderlay {
+    fn tunnel(ctx: &Ctx, ns: &str, (own, other): (&str, &str), address: &str) -> Result<()> {
+        let (tunnel, id) = (ctx.text("tunnel")?, ctx.text("id")?);
+        // Not cut into pieces on the way: so is what most networks take (DF).
+        let ends = format!("id {id} dstport 4789 local {own} remote {other} df set");
+        ip(ctx, &format!("-n {ns} link add {tunnel} mtu {INNER} type vxlan {ends}"))?;
+        ip(ctx, &format!("-n {ns} addr add {address}/24 dev {tunnel}"))?;
+        ip(ctx, &format!("-n {ns} link set {tunnel} up"))
+    }
+}
+
+impl Fault for NarrowUnderlay {
+    fn name(&self) -> &'static str {
+        "net.narrow_underlay"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = router(ctx)?;
+        let [near, far, behind] = ["near_ns", "far_ns", "behind_ns"].map(|name| ctx.text(name));
+        let (near, far, behind) = (near?, far?, behind?);
+        let out = [&near, &far].into_iter().zip(["near_if", "far_if"]);
+        for (ns, name) in out.chain([(&far, "out_if")]) {
+            let interface = ctx.text(name)?;
+            ip(ctx, &format!("-n {ns} link set {interface} mtu {ROOMY}"))?;
+        }
+        ip(ctx, &format!("-n {behind} link set eth0 mtu {ROOMY}"))?;
+        let net = format!("192.168.{}", ctx.draw.index(250));
+        let tunnel = format!("vx{}", ctx.draw.index(99));
+        ctx.set("tunnel", tunnel);
+        let (own, other) = (ctx.text("near_ip")?, ctx.text("behind_ip")?);
+        Self::tunnel(ctx, &near, (&own, &other), &format!("{net}.1"))?;
+        Self::tunnel(ctx, &behind, (&other, &own), &format!("{net}.2"))?;
+        let inner = format!("{net}.2");
+        guards.append(serve(ctx, &inner)?);
+        ctx.set("inner_ip", inner);
+        silence_router(ctx)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        NarrowLink.inject(ctx)
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        NarrowLink.bites(ctx)
     }
 }
 

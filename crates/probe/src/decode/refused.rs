@@ -35,8 +35,8 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
         filtered: record.filtered != 0,
         ..Denied::default()
     };
-    let is_address = matches!(errno, ECONNREFUSED | EADDRINUSE)
-        || matches!(&*denied.syscall, "bind" | "connect");
+    let is_address =
+        matches!(errno, ECONNREFUSED | EADDRINUSE) || denied.syscall == "bind" || denied.is_sent();
     match errno {
         EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
             // The root of a file system has no name in it.
@@ -121,13 +121,18 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    fn made(errno: i64, given: &[u8]) -> Denied {
+    fn made_by(call: i64, errno: i64, given: &[u8]) -> Denied {
         let mut bytes = vec![0; size_of::<wire_denied>()];
         let mut put = |at: usize, from: &[u8]| bytes[at..at + from.len()].copy_from_slice(from);
         put(offset_of!(wire_denied, result), &(-errno).to_ne_bytes());
+        put(offset_of!(wire_denied, syscall), &call.to_ne_bytes());
         put(offset_of!(wire_denied, given_bytes), &(given.len() as u32).to_ne_bytes());
         put(offset_of!(wire_denied, given), given);
         refused(&mut Mounts::default(), &bytes)
+    }
+
+    fn made(errno: i64, given: &[u8]) -> Denied {
+        made_by(0, errno, given)
     }
 
     #[test]
@@ -146,6 +151,10 @@ mod tests {
         let to = made(111, &inet).address;
         assert_eq!(to, Some("127.0.0.1:5432".parse().expect("an address")));
         assert_eq!(made(111, &inet[..5]).address, None);
+        for call in [libc::SYS_connect, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg] {
+            assert_eq!(made_by(call, 101, &inet).address, to, "it has no way");
+        }
+        assert_eq!(made_by(libc::SYS_sendto, 101, &[]).address, None, "it is connected");
         let unix = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], b"/run/db\0"].concat();
         assert_eq!(made(111, &unix).path.as_deref(), Some("/run/db"));
         assert_eq!(made(111, &[]).address, None);

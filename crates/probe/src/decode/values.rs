@@ -122,7 +122,19 @@ fn tty(record: &wire_object) -> ObjectRef {
         let side = if master { "ptm" } else { "pts" };
         return ObjectRef::Tty { name: format!("{side}/{index}"), dev };
     }
-    ObjectRef::Tty { name, dev: device(record.rdev) }
+    /// /dev/tty and /dev/console, which stand for another terminal (Documentation/admin-guide/devices.txt).
+    const STAND_INS: [DeviceNumber; 2] =
+        [DeviceNumber { major: 5, minor: 0 }, DeviceNumber { major: 5, minor: 1 }];
+    let opened = device(record.rdev);
+    let dev = Some(opened).filter(|dev| !STAND_INS.contains(dev)).or_else(|| node(&name));
+    ObjectRef::Tty { name, dev: dev.unwrap_or(opened) }
+}
+
+/// The device number of a virtual console's own node, or of a serial port's.
+fn node(name: &str) -> Option<DeviceNumber> {
+    let number = |kind: &str| name.strip_prefix(kind)?.parse::<u32>().ok();
+    let minor = number("tty").or_else(|| number("ttyS").map(|number| 64 + number))?;
+    Some(DeviceNumber { major: 4, minor })
 }
 
 /// A socket's path.
@@ -164,5 +176,21 @@ mod tests {
         assert_eq!(marked_frozen(wait_state(0x2102)), WaitState::DiskSleep);
         assert_eq!(marked_frozen(wait_state(0x104)), WaitState::Stopped);
         assert_eq!(marked_frozen(wait_state(0x2001)), WaitState::Frozen);
+    }
+    #[test]
+    fn what_dev_tty_stands_for_is_one_terminal_whichever_way_it_was_opened() {
+        let opened = |name: &str, index: u64, rdev: u32| {
+            let mut record = wire_object { rdev, peer_ino: index, ..wire_object::default() };
+            let bytes = name.bytes().map(|byte| byte as _);
+            record.name.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            match tty(&record) {
+                ObjectRef::Tty { name, dev } => (name, dev.to_string()),
+                _ => Default::default(),
+            }
+        };
+        let controlling = 5 << 20;
+        assert_eq!(opened("pts3", 3, controlling), ("pts/3".into(), "136:3".into()));
+        assert_eq!(opened("tty2", 1, controlling), opened("tty2", 1, 4 << 20 | 2));
+        assert_eq!(opened("ttyS1", 1, controlling), opened("ttyS1", 1, 4 << 20 | 65));
     }
 }

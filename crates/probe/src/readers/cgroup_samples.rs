@@ -264,3 +264,22 @@ fn io_stat(bytes: &[u8], sample: &mut CgroupSample) {
 fn take_io(sample: &mut CgroupSample) -> BTreeMap<DeviceNumber, CgroupIo> {
     std::mem::take(&mut sample.io).into_iter().map(|io| (io.dev, io)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_discarded_is_not_written() {
+        let dev = DeviceNumber { major: 8, minor: 16 };
+        let written = CgroupIo { dev, writes: 3, write_bytes: 4096, ..CgroupIo::default() };
+        let mut v2 = CgroupSample::default();
+        io_stat(b"8:16 rbytes=0 wbytes=4096 rios=0 wios=3 dbytes=1048576 dios=9\n", &mut v2);
+        assert_eq!(v2.io, [written]);
+        let mut v1 = CgroupSample::default();
+        let counts = b"8:16 Read 0\n8:16 Write 3\n8:16 Sync 3\n8:16 Async 9\n8:16 Discard 9\n8:16 Total 12\n";
+        io_serviced(counts, &mut v1);
+        io_service_bytes(b"8:16 Read 0\n8:16 Write 4096\n8:16 Discard 1048576\n", &mut v1);
+        assert_eq!(v1.io, v2.io);
+    }
+}

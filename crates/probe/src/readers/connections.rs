@@ -6,13 +6,13 @@ use super::endpoints::{Ends, inodes, relevant};
 use super::look::Look;
 use super::polled;
 use super::reader::{Opening, Reader};
-use super::waiter_memory::{Answer, answers};
+use super::waiter_memory::{Answer, Unread, answers};
 use crate::SourceError;
 use crate::decode::dns::asks_names;
 use crate::system::Roots;
 use crate::system::clock::now;
 use holdup_reason::facts::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// See the head of the file.
 pub(super) struct Connections;
@@ -56,7 +56,7 @@ fn name_polled(
     roots: &Roots,
     facts: &mut [Fact],
     sockets: &BTreeMap<(u32, u32, u64), Fact>,
-    unread: &mut BTreeSet<u32>,
+    unread: &mut Unread,
 ) {
     let mut questions = Vec::new();
     for (at, fact) in facts.iter().enumerate() {

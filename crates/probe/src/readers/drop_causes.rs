@@ -12,7 +12,7 @@ use super::netlink::{Place, nftables};
 use super::reader::{Opening, Reader};
 use crate::SourceError;
 use crate::system::clock::now;
-use crate::system::links::{link, namespace_inode};
+use crate::system::links::namespace_at;
 use crate::system::namespaces::network_namespaces;
 use crate::system::{Roots, blind, guard, text};
 use holdup_reason::facts::{Body, Fact, PacketDrops, ReceiveSteering, TapReader, ThreadRef};
@@ -77,8 +77,7 @@ fn steering(roots: &Roots, interfaces: BTreeSet<(u32, String)>) -> Vec<ReceiveSt
     if interfaces.is_empty() {
         return Vec::new();
     }
-    let own = link(&roots.proc.join("self/ns/net"));
-    let own = own.as_deref().and_then(namespace_inode);
+    let own = namespace_at(&roots.proc.join("self/ns/net"));
     let namespaces = network_namespaces(roots);
     let place = |(netns, name): (u32, String)| {
         let sys = match own == Some(netns) {
@@ -146,8 +145,7 @@ fn tap_readers(roots: &Roots, interfaces: &BTreeSet<String>) -> Vec<TapReader> {
             let Some(interface) = interface_of(&info).filter(|it| interfaces.contains(it)) else {
                 continue;
             };
-            let netns = link(&roots.process(pid, "ns/net"));
-            let netns = netns.as_deref().and_then(namespace_inode).unwrap_or(0);
+            let netns = namespace_at(&roots.process(pid, "ns/net")).unwrap_or(0);
             let comm = text::read_text(&roots.process(pid, "comm")).unwrap_or_default();
             let comm = comm.trim_end().to_string();
             let process = ThreadRef { tid: pid, pid, start_ns: 0, comm };
@@ -180,8 +178,7 @@ mod tests {
     #[test]
     fn masks_are_read_of_the_namespace_that_is_meant() {
         let roots = Roots::default();
-        let own = link(&roots.proc.join("self/ns/net"));
-        let Some(netns) = own.as_deref().and_then(namespace_inode) else { return };
+        let Some(netns) = namespace_at(&roots.proc.join("self/ns/net")) else { return };
         let read = |netns, name: &str| steering(&roots, [(netns, name.to_string())].into());
         assert_eq!(read(netns, "../net/lo"), []);
         assert_eq!(read(0, "lo"), []);

@@ -61,8 +61,8 @@ impl Identities {
         self.read(roots, unknown)
     }
 
-    /// What could not be read of them, once, as a fact.
-    pub fn unread(&mut self) -> Option<Body> {
+    /// What could not be read of them, once, a fact for each reason.
+    pub fn unread(&mut self) -> Vec<Body> {
         self.asked.unread()
     }
 }

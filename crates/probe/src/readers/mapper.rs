@@ -14,7 +14,8 @@ use super::look::Look;
 use super::reader::{Opening, Reader};
 use crate::SourceError;
 use crate::system::clock::now;
-use crate::system::{Roots, guard, mounts, text};
+use crate::system::guard::{self, Undone};
+use crate::system::{Roots, mounts, text};
 use holdup_reason::facts::{Body, DeviceNumber, Disk, DiskCacheSample, Fact};
 use std::fs::File;
 use std::io;
@@ -75,16 +76,17 @@ impl Mapper {
     pub fn samples(&self) -> Vec<Body> {
         let Some(control) = self.control.clone() else { return Vec::new() };
         // The target takes a lock that its own commits hold while they write.
-        let answers = guard::map(self.caches.clone(), move |dev| sample(&control, *dev));
+        let answers = guard::attempt(self.caches.clone(), move |dev| sample(&control, *dev));
         let mut reported = Vec::new();
-        for answer in answers {
+        for (dev, answer) in self.caches.iter().zip(answers) {
             match answer {
-                Some(Ok(sample)) => reported.extend(sample.map(Body::DiskCacheSample)),
-                Some(Err(error)) if crate::system::is_refusal(&error) => {
+                Ok(Ok(sample)) => reported.extend(sample.map(Body::DiskCacheSample)),
+                Ok(Err(error)) if crate::system::is_refusal(&error) => {
                     return vec![blind(&error)];
                 }
-                // A device that went away meanwhile, or one that hangs: nothing is known of it.
-                Some(Err(_)) | None => {}
+                // A device that went away meanwhile.
+                Ok(Err(_)) => {}
+                Err(undone) => reported.push(unasked(*dev, undone)),
             }
         }
         reported
@@ -111,6 +113,18 @@ fn blind(error: &io::Error) -> Body {
         error,
         "hits and misses of disk caches are unknown",
     ))
+}
+
+/// A device of which nothing is known, though it is there.
+fn unasked(dev: DeviceNumber, undone: Undone) -> Body {
+    let why = match undone {
+        Undone::Hung => format!("the device mapper did not answer in time for {dev}"),
+        Undone::NoThread => format!(
+            "no thread could be begun to ask for {dev}: a limit on threads is met, or memory is short"
+        ),
+    };
+    let therefore = "whether that is a disk cache, and its hits and misses, are unknown";
+    Body::Blind(crate::system::blind("dm.status", &io::Error::other(why), therefore))
 }
 
 fn sample(control: &File, dev: DeviceNumber) -> io::Result<Option<DiskCacheSample>> {
@@ -305,6 +319,16 @@ mod tests {
         assert_eq!(share(sample.demotions, asked), 52.9);
         assert_eq!(share(sample.demotions_dirty.expect("reported"), sample.demotions), 26.8);
         assert_eq!(sample.blocks * sample.block_bytes, 256 << 20);
+    }
+
+    #[test]
+    fn a_device_that_hangs_is_not_one_that_nobody_could_ask() {
+        let why = |undone| match unasked(DEV, undone) {
+            Body::Blind(blind) => blind.why,
+            _ => String::new(),
+        };
+        assert_eq!(why(Undone::Hung), "the device mapper did not answer in time for 253:300");
+        assert!(why(Undone::NoThread).starts_with("no thread could be begun to ask for 253:300"));
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<netlink::addresses::Addresses>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
     (open::<usages::Usages>, Turn::Counters),
+    (open::<netlink::permanent_neighbours::Permanent>, Turn::Counters),
 ];
 
 /// What reads bytes of the kernel, as each kind of message that is asked for: they are fuzzed.
@@ -144,6 +145,9 @@ pub const NETLINK_PARSERS: &[fn(&[u8])] = &[
         let _ = netlink::neighbours::neighbour(message);
     },
     |message| drop(netlink::nftables::chain(message)),
+    |message| {
+        let _ = netlink::permanent_neighbours::is_exempt(message);
+    },
     |message| drop(netlink::nftables::rule(message)),
     |message| drop(netlink::qdiscs::qdisc(message, false)),
     |message| drop(netlink::qdiscs::qdisc(message, true)),

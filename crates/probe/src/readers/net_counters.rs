@@ -1,5 +1,5 @@
 //! Protocol counters of network namespaces, through one process of each:
-//! /proc/PID/net/{netstat,snmp,snmp6,stat/*_cache} and, once for the host, softnet_stat.
+//! /proc/PID/net/{netstat,snmp,snmp6,stat/*_cache} and, once for the host, softnet_stat and the memory of TCP in sockstat.
 //!
 //! Names come from the files, so that a counter a newer kernel adds is reported without a change here;
 //! rejected: procfs_core's structs, which know the names of their day.
@@ -8,7 +8,7 @@ use super::look::Look;
 use super::reader::{Opening, Reader};
 use crate::SourceError;
 use crate::system::clock::now;
-use crate::system::links::{link, namespace_inode};
+use crate::system::links::namespace_at;
 use crate::system::namespaces::network_namespaces;
 use crate::system::{Roots, blind, text};
 use holdup_reason::facts::{Body, Fact, NetCounters};
@@ -19,8 +19,8 @@ type Counters = BTreeMap<String, u64>;
 
 /// Counters of each namespace, read through a process in it.
 pub fn net_counters(roots: &Roots, pid_per_netns: &BTreeMap<u32, u32>) -> Vec<Body> {
-    let own = link(&roots.proc.join("1/ns/net")).or_else(|| link(&roots.proc.join("self/ns/net")));
-    let own = own.as_deref().and_then(namespace_inode);
+    let at = |process: &str| namespace_at(&roots.proc.join(process).join("ns/net"));
+    let own = at("1").or_else(|| at("self"));
     let mut facts = Vec::new();
     for (netns, pid) in pid_per_netns {
         let mut counters = Counters::new();
@@ -39,8 +39,10 @@ pub fn net_counters(roots: &Roots, pid_per_netns: &BTreeMap<u32, u32>) -> Vec<Bo
         for table in ["arp_cache", "ndisc_cache", "nf_conntrack"] {
             neighbours(&net.join("stat").join(table), table, &mut counters);
         }
-        // The backlog belongs to CPUs, not to namespaces.
+        // The backlog belongs to CPUs, not to namespaces; the memory of a protocol to all of them together.
         if own == Some(*netns) {
+            let stat = sockstat(&text::read(&net.join("sockstat")).unwrap_or_default());
+            counters.extend(stat.into_iter().filter(|(name, _)| name == TCP_MEMORY));
             softnet(&text::read(&net.join("softnet_stat")).unwrap_or_default(), &mut counters);
         }
         facts.push(Body::NetCounters(NetCounters { netns: *netns, counters }));
@@ -103,6 +105,26 @@ fn snmp6(bytes: &[u8], counters: &mut Counters) {
     }
 }
 
+/// What all TCP sockets use, pages.
+const TCP_MEMORY: &str = "sockstat.TCP.mem";
+
+/// Lines such as `TCP: inuse 5 orphan 0 tw 3 alloc 8 mem 2`, of sockstat and sockstat6, reported as `sockstat.TCP.inuse`. Not counters, but
+/// what there is at that moment.
+pub(super) fn sockstat(bytes: &[u8]) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for line in text::lines(bytes) {
+        let mut words = text::words(line);
+        let Some(table) = words.next().map(text::lossy) else { continue };
+        while let (Some(name), Some(value)) = (words.next(), words.next()) {
+            if let Some(value) = text::number(value) {
+                let table = table.trim_end_matches(':');
+                found.insert(format!("sockstat.{table}.{}", text::lossy(name)), value);
+            }
+        }
+    }
+    found
+}
+
 /// One line per CPU, hexadecimal: processed, dropped, squeezed; the CPU's number is column 13 since
 /// 5.10, before that the line's.
 fn softnet(bytes: &[u8], counters: &mut Counters) {
@@ -147,6 +169,35 @@ mod tests {
         snmp6(b"Ip6InReceives   5\nUdp6RcvbufErrors 2\n", &mut counters);
         let expected = [("Ip6.InReceives", 5), ("Tcp.InSegs", 7), ("Udp6.RcvbufErrors", 2)];
         assert_eq!(counters, expected.map(|(name, value)| (name.to_string(), value)).into());
+    }
+
+    #[test]
+    fn sockets_by_protocol() {
+        let found =
+            sockstat(b"sockets: used 9\nTCP: inuse 5 orphan 1 tw 3 alloc 8 mem 2\nRAW: inuse\n");
+        assert_eq!((found["sockstat.TCP.tw"], found[TCP_MEMORY]), (3, 2));
+        assert_eq!(found.len(), 6);
+    }
+
+    #[test]
+    fn the_memory_of_tcp_is_read_once_for_all_namespaces() {
+        let proc = std::env::temp_dir().join(format!("holdup-test-tcp-{}", std::process::id()));
+        let net = proc.join("1/net");
+        std::fs::create_dir_all(&net).unwrap();
+        std::fs::create_dir_all(proc.join("1/ns")).unwrap();
+        std::os::unix::fs::symlink("net:[5]", proc.join("1/ns/net")).unwrap();
+        std::fs::write(net.join("netstat"), "TcpExt: SyncookiesSent\nTcpExt: 4\n").unwrap();
+        std::fs::write(net.join("sockstat"), "TCP: inuse 5 orphan 0 tw 0 alloc 8 mem 77\n")
+            .unwrap();
+        let roots = Roots { proc: proc.clone(), ..Roots::default() };
+        let read = |netns: u32| match &net_counters(&roots, &[(netns, 1)].into())[..] {
+            [Body::NetCounters(read)] => read.counters.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read(5).get(TCP_MEMORY), Some(&77));
+        assert_eq!(read(5).keys().filter(|name| name.starts_with("sockstat")).count(), 1);
+        assert_eq!(read(6).get(TCP_MEMORY), None);
+        std::fs::remove_dir_all(proc).unwrap();
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Reader for NewThreads {
         let at_ns = now();
         let read = look.identities.read_wanted(&look.roots);
         facts.extend(read.into_iter().map(|it| Fact { at_ns, body: Body::Thread(it) }));
-        facts.extend(look.identities.unread().map(|body| Fact { at_ns, body }));
+        let unread = look.identities.unread().into_iter();
+        facts.extend(unread.map(|body| Fact { at_ns, body }));
         Ok(())
     }
 }

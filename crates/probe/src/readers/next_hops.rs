@@ -1,5 +1,6 @@
 //! Next hops to the addresses that somebody of this host sends to without an answer, their neighbour entries, and whether who has such an
-//! address on this host has a way back. Of one that does not answer also which interface of this host has it, if one has.
+//! address on this host has a way back. Of one that does not answer also which interface of this host has it, if one has; into a tunnel, the next hops to
+//! the hosts that it sends to.
 //!
 //! Theory: a packet to an address of a link waits until ARP (of IPv6: ND) has found who has it, and so does one behind a
 //! gateway until the gateway is found. The routing and the neighbour table say whom they wait for. Each is asked of that one
@@ -14,7 +15,7 @@
 use super::look::Look;
 use super::netlink::addresses::own_addresses;
 use super::netlink::links::links;
-use super::netlink::neighbours::{neighbour, neighbour_request};
+use super::netlink::neighbours::{RTM_GETNEIGH, neighbour, neighbour_request, tunnel_ends};
 use super::netlink::routes::{RTM_GETROUTE, is_own_address, no_route, route, route_request};
 use super::netlink::{Place, ask, is_no_answer};
 use super::reader::{Opening, Reader};
@@ -23,17 +24,20 @@ use crate::SourceError;
 use crate::system::clock::now;
 use holdup_reason::facts::{AddressHere, Body, Fact, NextHop, NoWayBack};
 use netlink_sys::Socket;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
 /// The kind of an interface whose packets a program carries on.
 const TUN: &str = "tun";
-const RTM_GETNEIGH: u16 = 30;
+/// The kind of one whose packets the kernel sends on to another host.
+const VXLAN: &str = "vxlan";
 /// Namespaces beside the host's that are asked whether they have an address: each costs a thread for a moment.
 const NAMESPACES_MAX: usize = 32;
 /// Addresses that each of them is asked about.
 const ADDRESSES_MAX: usize = 16;
+/// Interfaces of a namespace whose hardware addresses are reported.
+const HARDWARE_MAX: usize = 64;
 
 /// See the head of the file.
 pub(super) struct NextHops;
@@ -64,10 +68,10 @@ impl Reader for NextHops {
                     }
                 }
             }
-            let silent = silent(&found);
+            let wanted = sought(&found);
             let mut others = NAMESPACES_MAX;
             let back = netlink.ask(move |place, buffer| {
-                let here = addresses_here(place, buffer, &silent).unwrap_or_default();
+                let here = addresses_here(place, buffer, &wanted).unwrap_or_default();
                 Ok(no_ways_back(place, buffer, &to, &mut others).into_iter().chain(here).collect())
             });
             facts.extend(found.into_iter().chain(back).map(|body| Fact { at_ns, body }));
@@ -76,35 +80,49 @@ impl Reader for NextHops {
     }
 }
 
-/// Next hops for which nobody answers, with the namespace of who asks.
-fn silent(found: &[Body]) -> BTreeSet<(u32, IpAddr)> {
+/// Next hops that are sought on this host, with the namespace of who asks: those for which nobody answers, and those whose entry is permanent, of which
+/// the latter is said.
+type Sought = BTreeMap<(u32, IpAddr), bool>;
+
+fn sought(found: &[Body]) -> Sought {
     let hops = found.iter().filter_map(|body| match body {
-        Body::NextHop(hop) if hop.is_silent() => Some(hop),
+        Body::NextHop(hop) if hop.is_silent() || hop.is_permanent() => Some(hop),
         _ => None,
     });
-    hops.map(|hop| (hop.netns, hop.neighbour())).collect()
+    hops.map(|hop| ((hop.netns, hop.neighbour()), hop.is_permanent())).collect()
 }
 
 /// Which of them an interface of a namespace has.
 fn addresses_here(
-    place: &Place,
+    place: &mut Place,
     buffer: &mut Vec<u8>,
-    silent: &BTreeSet<(u32, IpAddr)>,
+    sought: &Sought,
 ) -> io::Result<Vec<Body>> {
-    if silent.is_empty() {
+    if sought.is_empty() {
         return Ok(Vec::new());
     }
     let far_netns = place.namespace.netns;
     let own = own_addresses(&place.socket, buffer)?;
+    let is_there = |of: IpAddr| own.iter().any(|(_, it)| *it == of);
+    if sought.iter().any(|((_, address), is_permanent)| *is_permanent && is_there(*address)) {
+        links(place, buffer)?;
+    }
     let mut found = Vec::new();
-    for (netns, address) in silent.iter().copied() {
-        let of = own.iter().filter(|(_, it)| *it == address);
-        found.extend(of.map(|(far_index, _)| {
-            let far_index = *far_index;
-            Body::AddressHere(AddressHere { netns, address, far_netns, far_index })
-        }));
+    for ((netns, address), is_permanent) in sought.iter().map(|(of, it)| (*of, *it)) {
+        for far_index in own.iter().filter(|(_, it)| *it == address).map(|(index, _)| *index) {
+            let hardware = if is_permanent { hardware(place, far_index) } else { Vec::new() };
+            let here = AddressHere { netns, address, far_netns, far_index, hardware };
+            found.push(Body::AddressHere(here));
+        }
     }
     Ok(found)
+}
+
+/// Hardware addresses of a namespace's interfaces, one interface's first.
+fn hardware(place: &Place, first: u32) -> Vec<String> {
+    let others = place.interfaces.iter().filter(|(index, _)| **index != first).map(|(_, it)| it);
+    let all = place.interfaces.get(&first).into_iter().chain(others);
+    all.map(|it| it.hardware.clone()).filter(|it| !it.is_empty()).take(HARDWARE_MAX).collect()
 }
 
 /// Whose address in another namespace somebody sends to, and that has no route back to him.
@@ -141,16 +159,46 @@ fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io:
     for destination in to.iter().filter(|it| it.netns == place.namespace.netns) {
         found.extend(next_hop(&place.socket, destination, buffer)?);
     }
-    if found.iter().any(|hop| !place.interfaces.contains_key(&hop.index)) {
+    name(place, &mut found, buffer)?;
+    let mut beyond = beyond_tunnels(place, &mut found, buffer)?;
+    name(place, &mut beyond, buffer)?;
+    Ok(found.into_iter().chain(beyond).map(Body::NextHop).collect())
+}
+
+/// Says their interfaces by name and kind.
+fn name(place: &mut Place, hops: &mut [NextHop], buffer: &mut Vec<u8>) -> io::Result<()> {
+    if hops.iter().any(|hop| !place.interfaces.contains_key(&hop.index)) {
         links(place, buffer)?;
     }
-    for hop in &mut found {
+    for hop in hops {
         if let Some(interface) = place.interfaces.get(&hop.index) {
             hop.interface.clone_from(&interface.name);
             hop.kind.clone_from(&interface.kind);
         }
     }
-    Ok(found.into_iter().map(Body::NextHop).collect())
+    Ok(())
+}
+
+/// The next hops to the hosts that tunnels send to, where what the tunnel sends leaves by its own namespace.
+fn beyond_tunnels(
+    place: &Place,
+    hops: &mut [NextHop],
+    buffer: &mut Vec<u8>,
+) -> io::Result<Vec<NextHop>> {
+    let mut found = Vec::new();
+    for hop in hops.iter_mut().filter(|hop| hop.kind == VXLAN) {
+        let interface = place.interfaces.get(&hop.index);
+        if interface.is_none_or(|it| it.is_above_another) {
+            continue;
+        }
+        let ends = tunnel_ends(&place.socket, (hop.index, &hop.hardware), buffer);
+        hop.tunnel_ends = known(ends.map(Some))?.unwrap_or_default();
+        for address in hop.tunnel_ends.iter().copied() {
+            let to = Destination { netns: hop.netns, address, source: IpAddr::from([0; 4]) };
+            found.extend(next_hop(&place.socket, &to, buffer)?);
+        }
+    }
+    Ok(found)
 }
 
 /// The next hop to an address, without the name of its interface. None if no route leads there over a link.
@@ -176,6 +224,9 @@ fn next_hop(
         index: way.index,
         state: entry.state,
         updated_ns: entry.updated_ns,
+        hardware: entry.hardware,
+        tunnel_ends: Vec::new(),
+        path_mtu_bytes: way.path_mtu_bytes,
     }))
 }
 
@@ -184,5 +235,32 @@ fn known<T>(answer: io::Result<Option<T>>) -> io::Result<Option<T>> {
     match answer {
         Err(error) if is_no_answer(&error) => Ok(None),
         answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_and_whose_entry_is_permanent_is_sought_here() {
+        let hop = |last: u8, state| {
+            Body::NextHop(NextHop {
+                netns: 1,
+                destination: IpAddr::from([10, 0, 0, last]),
+                gateway: None,
+                interface: "eth0".into(),
+                kind: String::new(),
+                index: 2,
+                state,
+                updated_ns: 0,
+                path_mtu_bytes: None,
+                hardware: String::new(),
+                tunnel_ends: Vec::new(),
+            })
+        };
+        let found = sought(&[hop(2, 0x20), hop(3, 0x80), hop(4, 0x02)]);
+        let of = |last: u8| found.get(&(1, IpAddr::from([10, 0, 0, last]))).copied();
+        assert_eq!((of(2), of(3), of(4)), (Some(false), Some(true), None));
     }
 }

@@ -5,7 +5,7 @@
 //! family/place.rs, which reads the same of a command's own family and chooses where but one can be meant.
 
 use super::waiter_memory::Question;
-use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
+use holdup_reason::facts::{Blocked, Body, Fact, Ns, ObjectRef, WaitState};
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
@@ -18,7 +18,7 @@ const WAITS_MAX: usize = 512;
 /// it is asked for a poll alone, which may be for one descriptor.
 pub(super) fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
     let [first, second, third, ..] = blocked.place.args;
-    if blocked.place.object.is_some() {
+    if !may_be_for_others(blocked) {
         return None;
     }
     let is_reported = is_recent && blocked.place.state == WaitState::Sleep;
@@ -32,6 +32,12 @@ pub(super) fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
         }
         _ => None,
     }
+}
+
+/// Whether a wait may be for other descriptors than the one that the kernel's programs chose: none was chosen, or a pipe, which a loop
+/// has to wake itself.
+fn may_be_for_others(blocked: &Blocked) -> bool {
+    blocked.place.object.as_ref().is_none_or(|object| matches!(object, ObjectRef::Pipe { .. }))
 }
 
 /// The one descriptor of a poll, if it is for one.
@@ -64,7 +70,7 @@ pub(crate) fn oldest_begin_ns(waits: &[Fact]) -> Ns {
 
 /// Whether a wait is for whichever of several descriptors comes first.
 fn may_be_for_several(blocked: &Blocked) -> bool {
-    !blocked.kernel && blocked.place.object.is_none() && blocked.place.is_for_several()
+    !blocked.kernel && may_be_for_others(blocked) && blocked.place.is_for_several()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! Edit together: bpf/refused.bpf.c (what is reported), netlink/ (how a namespace is entered).
 
 use super::look::Look;
+use super::net_counters::sockstat;
 use super::netlink::dump;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
@@ -127,17 +128,14 @@ fn crowded(roots: &Roots) -> Option<Vec<(u32, SocketAddr, File)>> {
 
 /// TCP connections of the host's namespace.
 fn in_use(roots: &Roots) -> Option<u64> {
-    let count = |name: &str, table: &[u8]| -> Option<u64> {
-        let bytes = text::read(&roots.process(1, name)).ok()?;
-        let line = text::lines(&bytes).find_map(|line| line.strip_prefix(table))?;
-        let (mut all, mut is_wanted) = (0, false);
-        for word in text::words(line) {
-            all += text::number(word).filter(|_| is_wanted).unwrap_or(0);
-            is_wanted = matches!(word, b"inuse" | b"tw");
-        }
-        Some(all)
+    let count = |file: &str, names: &[&str]| -> Option<u64> {
+        let found = sockstat(&text::read(&roots.process(1, file)).ok()?);
+        let of = |name: &&str| found.get(*name);
+        names.first().and_then(of)?;
+        Some(names.iter().filter_map(of).sum())
     };
-    Some(count("net/sockstat", b"TCP:")? + count("net/sockstat6", b"TCP6:").unwrap_or(0))
+    let v6 = count("net/sockstat6", &["sockstat.TCP6.inuse"]).unwrap_or(0);
+    Some(count("net/sockstat", &["sockstat.TCP.inuse", "sockstat.TCP.tw"])? + v6)
 }
 
 /// Counts in a namespace. Leaves the calling thread in it.

@@ -59,7 +59,8 @@ impl Reader for StandingWaits {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         complete(look, waits, facts);
-        facts.extend(report(&mut look.waited.unread).map(|body| Fact { at_ns: now(), body }));
+        let unread = report(&mut look.waited.unread).into_iter();
+        facts.extend(unread.map(|body| Fact { at_ns: now(), body }));
         Ok(())
     }
 

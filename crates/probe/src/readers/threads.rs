@@ -11,7 +11,7 @@
 use crate::readers::host;
 use crate::readers::users;
 use crate::system::clock::Clock;
-use crate::system::guard::{self, Behind};
+use crate::system::guard::{self, Behind, Undone};
 use crate::system::links::{link, namespace_inode};
 use crate::system::stat::{Stat, may_read_memory};
 use crate::system::status::Status;
@@ -30,8 +30,8 @@ const STATES_MAX: usize = 256;
 /// What is remembered from one question to the next, for the length of a look.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Processes of whose threads the cgroups did not come back.
-    without_cgroups: BTreeSet<u32>,
+    /// Processes of whose threads the cgroups were not read, by the reason.
+    without_cgroups: BTreeMap<Undone, BTreeSet<u32>>,
     /// Names of users, once the file was read.
     users: Option<users::Names>,
     /// Whether the machine has more than one node of memory, once that was read.
@@ -39,19 +39,26 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whose cgroups could not be read, once, as a fact; nothing if all could.
-    pub fn unread(&mut self) -> Option<Body> {
-        let pids: Vec<u32> = std::mem::take(&mut self.without_cgroups).into_iter().collect();
-        (!pids.is_empty()).then(|| {
+    /// Whose cgroups could not be read, once, a fact for each reason.
+    pub fn unread(&mut self) -> Vec<Body> {
+        let fact = |(undone, pids): (Undone, BTreeSet<u32>)| {
+            let why = match undone {
+                Undone::Hung => {
+                    "the kernel did not answer in time: its lock on cgroups may be held"
+                }
+                Undone::NoThread => {
+                    "no thread could be begun to ask: a limit on threads is met, or memory is short"
+                }
+            };
             Body::Blind(Blind {
                 what: "proc.cgroup".into(),
-                why: "the kernel did not answer in time (its lock on cgroups may be held), or nobody could be set to ask"
-                    .into(),
+                why: why.into(),
                 therefore: "to which container those threads belong is unknown".into(),
-                pids,
+                pids: pids.into_iter().collect(),
                 ..Blind::default()
             })
-        })
+        };
+        std::mem::take(&mut self.without_cgroups).into_iter().map(fact).collect()
     }
 }
 
@@ -94,12 +101,12 @@ fn all_of(roots: &Roots, wanted: Vec<(&Process, PathBuf, Stat)>, asked: &mut Ask
     let files = wanted.iter().map(|(_, folder, _)| folder.join("cgroup"));
     let cgroups: Vec<_> = match cgroup_files_wait(roots) {
         true => read_cgroups(Behind::Cgroups, files),
-        false => files.map(|file| Some(read_memberships(&file))).collect(),
+        false => files.map(|file| Ok(read_memberships(&file))).collect(),
     };
     let mut found = Vec::new();
     for ((process, folder, stat), cgroups) in wanted.into_iter().zip(cgroups) {
-        if cgroups.is_none() {
-            without_cgroups.insert(process.pid);
+        if let Err(undone) = cgroups {
+            without_cgroups.entry(undone).or_default().insert(process.pid);
         }
         found.extend(process.thread(&host, &folder, &stat, cgroups.unwrap_or_default()));
     }
@@ -246,9 +253,9 @@ fn read_commands(roots: &Roots, processes: &mut [Process]) {
 fn read_cgroups(
     behind: Behind,
     files: impl Iterator<Item = PathBuf>,
-) -> Vec<Option<Vec<Membership>>> {
+) -> Vec<Result<Vec<Membership>, Undone>> {
     let files = files.map(|file| (behind, file)).collect();
-    guard::map_behind(files, |file: &PathBuf| read_memberships(file))
+    guard::attempt_behind(files, |file: &PathBuf| read_memberships(file))
 }
 
 fn read_memberships(file: &Path) -> Vec<Membership> {
@@ -319,8 +326,9 @@ mod tests {
         let read = read_cgroups(behind, [good.clone(), hangs.clone(), good.clone()].into_iter());
         // Lets the helper go.
         let writer = std::fs::OpenOptions::new().write(true).open(&hangs);
-        let paths = |at: usize| read[at].as_ref().map(|it| it[0].path.clone());
-        assert_eq!((paths(0).as_deref(), paths(1), paths(2)), (Some("/a"), None, None));
+        let path = |at: usize| read[at].as_ref().map(|it| it[0].path.as_str());
+        let hung = Err(&Undone::Hung);
+        assert_eq!((path(0), path(1), path(2)), (Ok("/a"), hung, hung));
         drop(writer);
         [hangs, good].iter().for_each(|file| drop(std::fs::remove_file(file)));
     }

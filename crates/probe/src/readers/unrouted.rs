@@ -1,4 +1,4 @@
-//! Why nothing is sent to an address to which somebody was refused a connection: what the routes of his namespace say of it.
+//! Why nothing is sent to an address to which somebody was refused a connection or a datagram: what the routes of his namespace say of it.
 //!
 //! Whoever is refused may be gone as the look ends, and its namespace with it, so the namespace is noted when the refusal is seen. The question is asked
 //! once, as the look ends, of a few addresses: a route that has come since then gives no fact, and the refusal alone is what is known.
@@ -40,7 +40,7 @@ impl Reader for RefusedAddresses {
     ) -> Result<(), SourceError> {
         for fact in facts.iter() {
             let Body::Denied(denied) = &fact.body else { continue };
-            let Some(remote) = denied.address.filter(|_| denied.syscall == "connect") else {
+            let Some(remote) = denied.address.filter(|_| denied.is_sent()) else {
                 continue;
             };
             let to = remote.ip().to_canonical();

@@ -5,6 +5,7 @@
 //! out of the addresses: a socket does not say whether it was answered.
 
 use super::endpoints::inodes;
+use super::waiter_memory::Unread;
 use holdup_reason::facts::{Body, Endpoint, InetRef, Ns, ObjectRef, TcpTurn, ThreadRef};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -25,7 +26,7 @@ pub struct Waited {
     /// Names of tun devices on the way to who does not answer.
     pub tunnels: BTreeSet<String>,
     /// Processes whose memory was not read, so that of some of their waits it is not known what they are for.
-    pub unread: BTreeSet<u32>,
+    pub unread: Unread,
 }
 
 impl Waited {

@@ -3,14 +3,15 @@
 //! To read it takes the memory lock of the process, a wait that no signal ends, and brings pages that are not there: where one
 //! thread maps a file of a dead file system, a read of another one's words may last for ever. So all questions about a process are
 //! one item of a batch that a helper works off (guard.rs), and a process is left out if one of its threads sleeps in D where that
-//! lock may be held, or waits for it. Who was not read is reported once, as the look ends.
+//! lock may be held, or waits for it. Who was not read is reported once, as the look ends, by the reason: what may hang, what nobody
+//! could be set to, what the kernel refuses and what is too much are four sentences, for each has another way out.
 //!
 //! Must not: read on the thread that looks, or decide what is asked (standing_waits.rs, polled.rs, paths.rs). Rejected: to leave out
 //! whoever has a thread in D (a holder that waits for a disk with a mutex held is in D, and the waiters' word is what names it);
 //! reading the states of all threads from /proc once more (the walk that gave the waits has just seen them).
 
-use crate::system::guard::{self, Behind};
-use crate::system::{Roots, memory, text};
+use crate::system::guard::{self, Behind, Undone};
+use crate::system::{Roots, memory, refused_by, text};
 use holdup_reason::facts::{Blind, Blocked, Body, Fact, Guards, WaitState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -48,6 +49,13 @@ pub(super) enum Answer {
     Path(String),
 }
 
+impl Answer {
+    /// Nothing was there, or it may not be read.
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Descriptors(all) if all.is_empty())
+    }
+}
+
 impl Question {
     pub(super) fn answer(self, roots: &Roots, pid: u32) -> Option<Answer> {
         match self {
@@ -68,59 +76,95 @@ impl Question {
     }
 }
 
+/// Why the memory of a process was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    /// A thread of it may hold its memory lock asleep, or a read hung.
+    MayHang,
+    /// No thread could be begun that reads it.
+    NoThread,
+    /// The kernel refuses it (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS).
+    Refused,
+    /// More waits were asked about than are read.
+    TooMany,
+}
+
+/// Processes whose memory was not read, by the reason.
+#[derive(Debug, Default, PartialEq)]
+pub struct Unread(BTreeMap<Why, BTreeSet<u32>>);
+
+impl Unread {
+    fn add(&mut self, pid: u32, why: Why) {
+        self.0.entry(why).or_default().insert(pid);
+    }
+}
+
 /// What is read of what is asked about some waits, by their places among `waits` and in their order. Whose memory was not read is
 /// added to `unread`; what is not there is left out.
 pub(super) fn answers(
     roots: &Roots,
     waits: &[Fact],
     questions: &[(usize, Question)],
-    unread: &mut BTreeSet<u32>,
+    unread: &mut Unread,
 ) -> Vec<(usize, Question, Answer)> {
     let left_out = with_memory_lock(waits);
     let mut by_process: BTreeMap<u32, Vec<(usize, Question)>> = BTreeMap::new();
     for (count, (at, question)) in questions.iter().enumerate() {
         let Some(Body::Blocked(blocked)) = waits.get(*at).map(|fact| &fact.body) else { continue };
         let pid = blocked.thread.pid;
-        if count < READ_MAX && !left_out.contains(&pid) {
-            by_process.entry(pid).or_default().push((*at, *question));
-        } else {
-            unread.insert(pid);
+        match count < READ_MAX {
+            _ if left_out.contains(&pid) => unread.add(pid, Why::MayHang),
+            true => by_process.entry(pid).or_default().push((*at, *question)),
+            false => unread.add(pid, Why::TooMany),
         }
     }
     let pids: Vec<u32> = by_process.keys().copied().collect();
     let batch = by_process.into_iter().map(|(pid, all)| (Behind::Process(pid), (pid, all)));
     let roots = roots.clone();
-    let read = guard::map_behind(batch.collect(), move |(pid, all)| {
+    let read = guard::attempt_behind(batch.collect(), move |(pid, all)| {
         let answer = |(at, question): &(usize, Question)| {
             Some((*at, *question, question.answer(&roots, *pid)?))
         };
-        all.iter().filter_map(answer).collect::<Vec<_>>()
+        let found: Vec<_> = all.iter().filter_map(answer).collect();
+        let is_read = found.iter().any(|(_, _, answer)| !answer.is_empty());
+        (is_read || !memory::is_refused(*pid)).then_some(found)
     });
-    let hung = pids.iter().zip(&read).filter(|(_, read)| read.is_none());
-    unread.extend(hung.map(|(pid, _)| *pid));
-    let mut all: Vec<_> = read.into_iter().flatten().flatten().collect();
+    let mut all = Vec::new();
+    for (pid, read) in pids.into_iter().zip(read) {
+        match read {
+            Ok(Some(found)) => all.extend(found),
+            Ok(None) => unread.add(pid, Why::Refused),
+            Err(Undone::Hung) => unread.add(pid, Why::MayHang),
+            Err(Undone::NoThread) => unread.add(pid, Why::NoThread),
+        }
+    }
     all.sort_by_key(|(at, _, _)| *at);
     all
 }
 
-/// Whose memory was not read, once, as a fact; nothing if all was.
-pub(super) fn report(unread: &mut BTreeSet<u32>) -> Option<Body> {
-    let pids: Vec<u32> = std::mem::take(unread).into_iter().collect();
-    let whom = if pids.len() == 1 { "process" } else { "processes" };
-    let why = format!(
-        "{} {whom} may hold their memory lock, or nobody could be set to read it",
-        pids.len()
-    );
-    (!pids.is_empty()).then(|| {
-        Body::Blind(Blind {
-            what: "process.memory".into(),
-            why,
-            therefore: "which futexes, descriptors and paths their threads wait for is unknown"
-                .into(),
-            pids,
-            ..Blind::default()
-        })
-    })
+/// Whose memory was not read, once, a fact for each reason.
+pub(super) fn report(unread: &mut Unread) -> Vec<Body> {
+    const WHAT: &str = "process.memory";
+    const THEREFORE: &str =
+        "which futexes, descriptors and paths their threads wait for is unknown";
+    let fact = |(why, pids): (Why, BTreeSet<u32>)| {
+        let pids: Vec<u32> = pids.into_iter().collect();
+        let of =
+            if pids.len() == 1 { "1 process".into() } else { format!("{} processes", pids.len()) };
+        let why = match why {
+            Why::MayHang => {
+                format!("the memory lock of {of} may be held: whoever reads there may hang")
+            }
+            Why::NoThread => format!(
+                "no thread could be begun to read {of}: a limit on threads is met, or memory is short"
+            ),
+            Why::TooMany => format!("more than {READ_MAX} waits were to be read: {of} left out"),
+            Why::Refused => return refused_by(WHAT, pids, THEREFORE),
+        };
+        let (what, therefore) = (WHAT.into(), THEREFORE.into());
+        Some(Body::Blind(Blind { what, why, therefore, pids, ..Blind::default() }))
+    };
+    std::mem::take(&mut unread.0).into_iter().filter_map(fact).collect()
 }
 
 /// Those that an epoll watches; none if there are too many to tell.
@@ -247,71 +291,68 @@ mod tests {
         let word = [2_u32, 1, 77];
         let ask = |others: Fact| {
             let waits = [stands(own, own, WaitState::Sleep, "futex"), others];
-            let mut unread = BTreeSet::new();
+            let mut unread = Unread::default();
             let question = Question::Futex { address: word.as_ptr() as u64 };
             let read = answers(&Roots::default(), &waits, &[(0, question)], &mut unread);
             (read, unread)
         };
         let (read, mut unread) = ask(stands(own, 1, WaitState::DiskSleep, "fsync"));
         assert!(matches!(read[..], [(0, _, Answer::Futex(2, Some(77)))]), "{read:?}");
-        assert_eq!(report(&mut unread), None);
+        assert_eq!(report(&mut unread), []);
         let (read, mut unread) = ask(stands(own, 1, WaitState::DiskSleep, "mmap"));
         assert!(read.is_empty());
-        let Some(Body::Blind(blind)) = report(&mut unread) else { panic!("nothing is said") };
-        assert_eq!((blind.what.as_str(), blind.pids), ("process.memory", vec![own]));
-        assert_eq!(report(&mut unread), None);
-    }
-
-    /// A page that does not come: userfaultfd keeps whoever touches it waiting, as a dead file system does. Its address.
-    fn page_that_does_not_come() -> Option<u64> {
-        const PAGE: usize = 4096;
-        const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
-        const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
-        // SAFETY: a new mapping and a new descriptor; the ioctls get arrays of the size of their structs (uffdio_api,
-        // uffdio_register) that live on this stack. Both stay until the process ends.
-        unsafe {
-            let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            let page = libc::mmap(std::ptr::null_mut(), PAGE, access, kind, -1, 0);
-            let faults = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as libc::c_int;
-            let mut api = [0xaa_u64, 0, 0];
-            let mut region = [page as u64, PAGE as u64, 1, 0];
-            let is_set = faults >= 0
-                && libc::ioctl(faults, UFFDIO_API, api.as_mut_ptr()) == 0
-                && libc::ioctl(faults, UFFDIO_REGISTER, region.as_mut_ptr()) == 0;
-            is_set.then_some(page as u64)
-        }
+        let said = report(&mut unread);
+        let [Body::Blind(blind)] = &said[..] else { panic!("once: {said:?}") };
+        assert_eq!((blind.what.as_str(), &blind.pids[..]), ("process.memory", &[own][..]));
+        assert_eq!(report(&mut unread), []);
     }
 
     #[test]
-    fn a_page_that_does_not_come_does_not_hold_up_who_looks() {
-        use std::io::{BufRead, BufReader, Read};
-        use std::process::{Command, Stdio};
-        const VICTIM: &str = "HOLDUP_TEST_VICTIM";
-        const NAME: &str =
-            "readers::waiter_memory::tests::a_page_that_does_not_come_does_not_hold_up_who_looks";
-        if std::env::var_os(VICTIM).is_some() {
-            println!("\npage {}", page_that_does_not_come().unwrap_or(0));
-            let _ = std::io::stdin().read(&mut [0]);
-            return;
-        }
-        let mut victim = Command::new(std::env::current_exe().expect("this test"));
-        victim.args(["--exact", NAME, "--nocapture"]).env(VICTIM, "1");
-        let mut victim =
-            victim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
-        let out = BufReader::new(victim.stdout.take().expect("piped"));
-        let page = |line: std::io::Result<String>| line.ok()?.strip_prefix("page ")?.parse().ok();
-        let address: u64 = out.lines().find_map(page).expect("an address");
-        // 0: only root may keep the kernel waiting for a page.
-        if address != 0 {
-            let pid = victim.id();
-            let waits = [stands(pid, pid, WaitState::Sleep, "futex")];
-            let mut unread = BTreeSet::new();
-            let asked = [(0, Question::Futex { address })];
-            let read = answers(&Roots::default(), &waits, &asked, &mut unread);
-            assert!(read.is_empty(), "{read:?}");
-            assert_eq!(unread, BTreeSet::from([pid]));
-        }
-        victim.kill().expect("killed");
-        victim.wait().expect("gone");
+    fn what_may_hang_and_what_nobody_could_be_set_to_are_two_sentences() {
+        let mut unread = Unread::default();
+        let of = [(7, Why::MayHang), (8, Why::NoThread), (9, Why::NoThread), (10, Why::Refused)];
+        of.into_iter().for_each(|(pid, why)| unread.add(pid, why));
+        let said = report(&mut unread);
+        let of = |body: &'_ Body| match body {
+            Body::Blind(blind) => Some((blind.pids.clone(), blind.why.clone())),
+            _ => None,
+        };
+        let said: Vec<_> = said.iter().filter_map(of).collect();
+        let [(hangs, first), (set, second), (refused, third)] = &said[..] else {
+            panic!("{said:?}")
+        };
+        assert!(first.contains("memory lock") && *hangs == [7], "{first}");
+        assert!(second.starts_with("no thread could be begun to read 2 processes"), "{second}");
+        assert!(third.starts_with("permission denied for 1 ") && *refused == [10], "{third}");
+        assert_eq!(*set, [8, 9]);
+    }
+
+    /// What a process has in fdinfo is read here as its memory is: a FIFO stands for what does not come.
+    #[test]
+    fn what_does_not_come_does_not_hold_up_who_looks() {
+        // Numbers that the kernel gives to no process.
+        let (hangs, other) = (u32::MAX - 7, u32::MAX - 8);
+        let root = std::env::temp_dir().join(format!("holdup-unread-{}", std::process::id()));
+        let roots = Roots::under(&root);
+        let file = |pid: u32| {
+            let folder = roots.process(pid, "fdinfo");
+            std::fs::create_dir_all(&folder).expect("a folder");
+            folder.join("5")
+        };
+        rustix::fs::mkfifoat(rustix::fs::CWD, file(hangs), 0o600.into()).expect("a FIFO");
+        std::fs::write(file(other), "tfd:        9 events: 19\n").expect("a file");
+        let waits =
+            [hangs, other, hangs].map(|pid| stands(pid, pid, WaitState::Sleep, "epoll_wait"));
+        let asked = [0, 1, 2].map(|at| (at, Question::Epoll { fd: 5 }));
+        let mut unread = Unread::default();
+        let begun = std::time::Instant::now();
+        let read = answers(&roots, &waits, &asked, &mut unread);
+        assert!(begun.elapsed() < 8 * guard::TIMEOUT, "{:?}", begun.elapsed());
+        let watched = Answer::Descriptors(vec![9]);
+        assert_eq!(read, [(1, asked[1].1, watched)], "the other one is read");
+        assert_eq!(unread.0, BTreeMap::from([(Why::MayHang, BTreeSet::from([hangs]))]));
+        // Lets the helper go.
+        drop(std::fs::OpenOptions::new().write(true).open(file(hangs)));
+        std::fs::remove_dir_all(&root).expect("gone");
     }
 }

@@ -119,10 +119,14 @@ pub(super) fn kernel_function(folder: &Path) -> Option<String> {
     (!wchan.is_empty() && wchan != "0").then_some(wchan)
 }
 
-/// `202 0x7f.. 0x89 0x0 0x0 0x0 0x0 0x7ffd.. 0x7f..`; `-1 ..` and `running` have no system call.
+/// `202 0x7f.. 0x89 0x0 0x0 0x0 0x0 0x7ffd.. 0x7f..`; `-1 ..` and `running` have no system call. Of a program of 32 bits the call is not
+/// known: its numbers are others, which this file does not say.
 pub(super) fn syscall(bytes: &[u8]) -> Option<(String, [u64; 6])> {
     let mut words = text::words(bytes);
     let number = text::number(words.next()?)?;
+    if left_user_space(bytes).is_some_and(is_of_32_bits) {
+        return None;
+    }
     let mut args = [0; 6];
     for (arg, word) in args.iter_mut().zip(words) {
         let digits = text::lossy(word.strip_prefix(b"0x")?);
@@ -140,6 +144,13 @@ pub fn left_user_space(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((words.next()??, words.next()??))
 }
 
+/// Whether a stack and an instruction are those of a program of 32 bits on a kernel of 64: both lie below 4 GiB. One of 64 bits may have
+/// its code there (without PIE), and its stack is above.
+fn is_of_32_bits((stack, instruction): (u64, u64)) -> bool {
+    let is_low = |address: u64| address <= u64::from(u32::MAX);
+    cfg!(target_pointer_width = "64") && is_low(stack) && is_low(instruction)
+}
+
 /// `[<0>] futex_wait_queue+0x63/0x90` as the function's name alone.
 fn frame(line: &[u8]) -> Option<String> {
     let line = text::lossy(line);
@@ -154,17 +165,28 @@ mod tests {
 
     #[test]
     fn system_calls() {
-        let line = b"0 0x3 0x7ffc 0x400 0x0 0x0 0x0 0x7ffd1 0x7f2\n";
+        let line = b"0 0x3 0x7ffc 0x400 0x0 0x0 0x0 0x7ffd54a3e1c8 0x7f21d0\n";
         let (name, args) = syscall(line).unwrap();
         #[cfg(target_arch = "x86_64")]
         assert_eq!(name, "read");
         assert!(!name.is_empty());
         assert_eq!(args[..3], [3, 0x7ffc, 0x400]);
         assert_eq!(syscall(b"-1 0x7ffd 0x7f\n"), None);
-        assert_eq!(left_user_space(line), Some((0x7ffd1, 0x7f2)));
+        assert_eq!(left_user_space(line), Some((0x7ffd_54a3_e1c8, 0x7f_21d0)));
         assert_eq!(left_user_space(b"-1 0x7ffd 0x7f\n"), None);
         assert_eq!(syscall(b"running\n"), None);
         assert_eq!(syscall(b"99999 0x1\n").unwrap().0, "99999");
+    }
+
+    /// 114 is wait4 of i386, and another call in the table of 64 bits.
+    #[test]
+    fn the_call_of_a_program_of_32_bits_is_not_known() {
+        let line = |stack: &str| format!("114 0xffffffff 0x0 0x0 0x0 0x0 0x0 {stack} 0x8049ccb\n");
+        assert_eq!(syscall(line("0xffc8d1d0").as_bytes()), None);
+        let (name, _) = syscall(line("0x7ffc8d1d0000").as_bytes()).unwrap();
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(name, "setregid", "a program without PIE");
+        assert!(!name.is_empty());
     }
 
     #[test]

@@ -283,6 +283,25 @@ mod tests {
     }
 
     #[test]
+    fn the_least_quota_and_task_limit_of_the_group_and_those_above_count() {
+        let mut facts = looked_at(TargetKind::Container);
+        let limited = |path: &str, quota_us: Option<u64>, pids: Option<u64>| {
+            group(path, &[], |it| {
+                (it.cpu_quota_us, it.cpu_period_us) = (quota_us, Some(100_000));
+                it.pids_limit = pids;
+            })
+        };
+        facts.push(limited(PATH, Some(200_000), Some(1000)));
+        facts.push(limited("/pods", Some(50_000), Some(64)));
+        facts.push(limited("/", None, None));
+        facts.push(limited("/pods/webs", Some(1_000), Some(2)));
+        let card = explain(facts).container.expect("a card");
+        assert_eq!(card.cpu.quota_cpus, Some(0.5));
+        assert_eq!(card.cpu.quota_group.as_deref(), Some("/pods"));
+        assert_eq!(card.pids_limit, Some(64), "and not that of a sibling");
+    }
+
+    #[test]
     fn a_limit_that_is_met_is_counted_where_it_is_set() {
         let memory = |sampled: bool| {
             let mut facts = looked_at(TargetKind::Container);

@@ -53,7 +53,8 @@ fn belongs(model: &Model, line: &KernelLogLine, finding: &Finding) -> bool {
         KernelLogKind::TableFull => is_about_table(&line.name, finding),
         KernelLogKind::SynFlood => {
             let port = line.name.rsplit_once(':').map_or("", |(_, port)| port);
-            code == "net.accept_queue" && texts(finding).any(|text| has_word(text, port))
+            matches!(code, "net.accept_queue" | "net.syn_backlog")
+                && texts(finding).any(|text| has_word(text, port))
         }
         KernelLogKind::ProcessRefused => {
             code == "process.process_limit"

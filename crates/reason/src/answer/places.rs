@@ -7,10 +7,12 @@ use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
 use crate::facts::{Goroutine, TargetKind};
 use crate::graph::end::EndKind;
+use crate::graph::wakers::timeout_ns;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
-use crate::model::Model;
+use crate::model::{Model, words};
 use crate::waits::goroutines;
+use crate::waits::timeline::WaitSpan;
 
 /// Goroutines that are shown.
 const GOROUTINES_MAX: usize = 3;
@@ -20,6 +22,21 @@ pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String>
     let last = end.chain.last().and_then(|link| link.who.pid);
     let goroutines = || of_goroutines(measures.model, last?);
     of_links(end).or_else(|| goroutines().filter(|_| waits(end)))
+}
+
+/// Of a wait that leads to nobody: when a timeout of its own ends it at the latest. That is no reason for it, but says how long it may last.
+pub(super) fn own_timeout(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    let leads_nowhere = end.who.is_none()
+        && end.lock_kind.is_none()
+        && matches!(end.end, EndKind::Lock | EndKind::Open);
+    let who = end.chain.last().filter(|_| leads_nowhere).map(|link| &link.who)?;
+    let tid = who.tid.or(who.pid)?;
+    let stands = |wait: &&WaitSpan| wait.standing && wait.thread.tid == tid;
+    let wait = measures.waits().filter(stands).last()?;
+    let due_ns = wait.begin_ns.saturating_add(timeout_ns(&wait.place)?);
+    let left_ns = due_ns.checked_sub(measures.model.look.end_ns).filter(|ns| *ns > 0)?;
+    let left = words::seconds(left_ns as f64 / 1e9);
+    Some(format!("a timeout of its own ends that {left} after the look at the latest"))
 }
 
 fn waits(end: &AnswerEnd) -> bool {
@@ -33,6 +50,8 @@ fn of_links(end: &AnswerEnd) -> Option<String> {
     let of_lock = || all().find(|(_, link)| link.lock_kind.is_some());
     let of_last = || all().next_back().filter(|(_, link)| link.who.function.is_some());
     let (at, link) = match end.end {
+        // Where it was stopped or frozen is nothing that it waits for.
+        EndKind::Person if end.object.kind != "terminal" => return None,
         _ if !waits(end) => return None,
         EndKind::Lock if of_lock().is_some() => of_lock()?,
         _ => of_last().or_else(|| all().find(|(_, link)| link.who.place.is_some()))?,
@@ -123,6 +142,27 @@ mod tests {
             "a library's says nothing to a person"
         );
         assert_eq!(waits("works", ["load@server.js:5", ""]), None);
+        assert_eq!(waits("person", ["", "load@server.js:5"]), None, "it was stopped there");
+    }
+
+    #[test]
+    fn how_long_a_wait_that_leads_nowhere_may_last_is_said_by_its_own_timeout() {
+        let waits = |timeout_ms: u64| {
+            let args = [3, 0, 64, timeout_ms, 0, 0];
+            let syscall = "epoll_wait".into();
+            let place = Place { state: WaitState::Sleep, syscall, args, ..Place::default() };
+            let mut facts = host();
+            facts.extend(client_and_server(at_place(20, "server", place)));
+            let (kind, name, cgroups, words) =
+                (TargetKind::Command, "client".into(), Vec::new(), Vec::new());
+            let target = Target { kind, name, pid: 10, cgroups, words };
+            facts.push(fact(Body::Target(target)));
+            explain(facts).answer
+        };
+        let said = "a timeout of its own ends that 5 s after the look at the latest";
+        let timed = waits(LOOK_NS / 1_000_000 + 5_000);
+        assert!(timed.text.contains(said), "{} {}", timed.title, timed.text);
+        assert!(!waits(u64::from(u32::MAX)).text.contains("timeout"), "it waits for ever");
     }
 
     fn frame(function: &str, module: &str, line: u32) -> UserFrame {

@@ -57,7 +57,9 @@ pub(super) fn idle_title(measures: &Measures<'_>) -> String {
     }
     match Rest::of(measures) {
         rest @ (Rest::User | Rest::Line) => format!("{name} {}.", rest.words()),
-        Rest::Sleep => format!("{name} is idle: it sleeps on purpose, and nobody waits for it."),
+        Rest::Sleep => {
+            format!("{name} is idle: it sleeps on purpose, and nobody is known to wait for it.")
+        }
         _ => format!("{name} is idle: it waits for work, and nobody waits for it."),
     }
 }
@@ -228,6 +230,7 @@ fn waits_title(end: &AnswerEnd) -> String {
         (EndKind::Remote, Some(by)) => format!("waits for {by}, which owes it an answer"),
         (EndKind::Remote, None) => format!("waits for {object}, which owes it an answer"),
         (EndKind::Person, _) if is_line(end) => format!("waits for what comes over {object}"),
+        (EndKind::Person, _) if is_frozen(end) => format!("waits for {object} to be thawed"),
         (EndKind::Person, _) => "waits for a person".into(),
         (EndKind::Open, _) => "waits, and the reason was not seen to its end".into(),
         // What is on its way needs room too, however quickly it is read.
@@ -263,6 +266,11 @@ fn is_named_lock(end: &AnswerEnd) -> bool {
 pub(super) fn is_line(end: &AnswerEnd) -> bool {
     let name = end.object.name.strip_prefix("/dev/");
     end.object.kind == "terminal" && name.is_some_and(|name| Terminal::of(name).is_line())
+}
+
+/// Whether an end is a frozen cgroup. Whoever froze it thaws it, be that a program or a person.
+pub(super) fn is_frozen(end: &AnswerEnd) -> bool {
+    end.end == EndKind::Person && !matches!(end.object.kind.as_str(), "terminal" | "process")
 }
 
 /// Whoever stands at the end of its chain.
@@ -311,6 +319,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         }
     }
     clauses.extend(places::of_end(measures, end));
+    clauses.extend(places::own_timeout(measures, end));
     let cpus = measures.model.look.host.cpus;
     if end.end == EndKind::Works && cpus > 1 {
         clauses.push(match several_cpus(measures, end) {
@@ -451,6 +460,12 @@ mod tests {
         let line = waits("person", "terminal", "/dev/ttyS1");
         assert_eq!(line, "waits for what comes over terminal /dev/ttyS1");
         assert_eq!(waits("person", "terminal", "/dev/pts/3"), "waits for a person");
+    }
+
+    #[test]
+    fn a_frozen_group_is_no_person() {
+        assert_eq!(waits("person", "cgroup", "/jobs"), "waits for cgroup /jobs to be thawed");
+        assert_eq!(waits("person", "process", "vim"), "waits for a person");
     }
 
     #[test]

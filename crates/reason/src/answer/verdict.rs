@@ -71,7 +71,12 @@ pub(super) fn answer(
     findings: &[Finding],
     saved: &Saved,
 ) -> (Answer, Vec<Vec<Origin>>) {
-    let shares = divided(measures, claims);
+    let mut shares = divided(measures, claims);
+    // What stands still on a host and nobody waits for is a note, and nobody's loss.
+    let is_loss =
+        |finding: &Finding| finding.severity > Severity::Note || !finding.victims.is_empty();
+    let finding = |share: &Share| findings.get(share.finding?);
+    shares.retain(|share| !is_host(measures) || finding(share).is_none_or(is_loss));
     let mut ends: Vec<AnswerEnd> =
         shares.iter().map(|share| said(measures, &share.end, share.finding)).collect();
     for (end, share) in ends.iter_mut().zip(&shares) {
@@ -107,7 +112,7 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if findings.iter().any(|finding| finding.severity > Severity::Note) {
         return Verdict::Held;
     }
-    let is_host = measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let is_host = is_host(measures);
     let demand_min = if is_host { HOST_DEMAND_MIN } else { DEMAND_MIN };
     // Whoever shares full CPUs with his equals works, at a part of his pace.
     let shared: f64 = ends
@@ -125,6 +130,10 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
 }
 
+fn is_host(measures: &Measures<'_>) -> bool {
+    measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host)
+}
+
 /// Whether so many CPUs, in use for a part of the time, have something to do.
 fn is_busy(part: f64, cpus: u32) -> bool {
     let cpus = f64::from(cpus.max(1));
@@ -133,7 +142,7 @@ fn is_busy(part: f64, cpus: u32) -> bool {
 
 /// Every end with its part of the time, greatest first.
 pub(super) fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
-    let is_host = measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let is_host = is_host(measures);
     let mut of_end: BTreeMap<usize, Vec<(usize, &Claim)>> = BTreeMap::new();
     for (finding, own) in claims.iter().enumerate() {
         own.iter().for_each(|claim| of_end.entry(claim.end).or_default().push((finding, claim)));
@@ -341,6 +350,9 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         (WaitClass::Child, _) => "it waits for whichever of its children ends first".into(),
         (WaitClass::PipeRead, Object::File(_)) => {
             "it waits in open(2) until somebody opens the other end of that FIFO".into()
+        }
+        (WaitClass::PipeRead, _) if end.circle => {
+            "the chain comes back to one who waits in it: each waits for the next".into()
         }
         (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
         (WaitClass::Zombie, _) => "it has ended, and its parent has not waited for it".into(),

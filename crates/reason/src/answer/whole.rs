@@ -14,7 +14,10 @@ use crate::graph::short_waits::unexplained_seconds;
 use crate::measure::Measures;
 use crate::model::terminal::Terminal;
 use crate::model::words;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack::lock_kind_of;
 
 /// A part below this is not worth a word.
 const PART_MIN: f64 = 0.02;
@@ -235,7 +238,13 @@ impl Rest {
         let (mut sleeps, mut work, mut others) = (0, 0, 0);
         let (mut person, mut line) = (false, false);
         let own = measures.waits().filter(|wait| model.in_target(&wait.thread) && !wait.kernel);
-        for wait in own.filter(|wait| !wait.class.is_demand()) {
+        // Who waits for a thread of its own to end, or to arrive, does what that does.
+        let is_for_own_thread = |wait: &WaitSpan| {
+            let kind = || lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
+            wait.class == WaitClass::FutexWait && kind().is_some_and(LockKind::is_never_work)
+        };
+        let own = own.filter(|wait| !wait.class.is_demand() && !is_for_own_thread(wait));
+        for wait in own {
             let ns = wait.within_ns(model.look.begin_ns, model.look.end_ns);
             match wait.class {
                 WaitClass::Timer => sleeps += ns,

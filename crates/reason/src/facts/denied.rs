@@ -38,7 +38,7 @@ pub struct Denied {
     /// that is taken, the path of a unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where nobody takes connections, or the address that was asked for and is taken, or that the caller has no right to.
+    /// Where nobody takes connections, or nothing is sent to, or the address that was asked for and is taken, or that the caller has no right to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<SocketAddr>,
     /// The limit that stands in the way of a new process or descriptor.
@@ -47,6 +47,11 @@ pub struct Denied {
 }
 
 impl Denied {
+    /// Whether it was to send to an address, or to be connected to it: what a route or a filter may refuse.
+    pub fn is_sent(&self) -> bool {
+        matches!(self.syscall.as_str(), "connect" | "sendto" | "sendmsg" | "sendmmsg")
+    }
+
     /// The process that was asked after (`kill(pid, 0)`) and lives, as the caller numbers it: nothing was refused but its end.
     pub fn asked_after(&self) -> Option<u32> {
         let [pid, signal, ..] = self.args;

@@ -231,4 +231,6 @@ pub enum Body {
     Sysctl(Sysctl),
     /// How much is used of something that can be used up.
     Usage(Usage),
+    /// Neighbour entries that no limit counts.
+    PermanentNeighbours(PermanentNeighbours),
 }

@@ -42,7 +42,7 @@ pub enum ObjectRef {
     Unix {
         /// Inode on sockfs.
         ino: u64,
-        /// Inode of the connected peer, 0 if none.
+        /// Inode of the connected peer, 0 if none; of a connection that nobody has accepted yet the listener's (Linux 6.10 and later).
         #[serde(default)]
         peer_ino: u64,
         /// The bound path, if any.

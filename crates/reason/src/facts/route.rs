@@ -9,7 +9,7 @@ use super::Ns;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What connect(2) returns where nothing is sent to the address: EACCES, EINVAL, ENETUNREACH, EHOSTUNREACH.
+/// What connect(2), and sendto(2) of a datagram, return where nothing is sent to the address: EACCES, EINVAL, ENETUNREACH, EHOSTUNREACH.
 pub const NO_WAY: [i32; 4] = [13, 22, 101, 113];
 
 /// The next hop to an address that somebody sends to without an answer, and what the neighbour table says of it. Sources:
@@ -36,6 +36,16 @@ pub struct NextHop {
     /// Age of that state.
     #[serde(default)]
     pub updated_ns: Ns,
+    /// What a router said that the way takes, bytes (a learnt path MTU, RTAX_MTU); none if none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mtu_bytes: Option<u32>,
+    /// The hardware address of the next hop's neighbour entry, `02:00:0a:00:00:02`; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hardware: String,
+    /// Into a tunnel of VXLAN, the hosts that it sends to for this neighbour, each of which is a destination of its own. Source: RTM_GETNEIGH of
+    /// AF_BRIDGE.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnel_ends: Vec<IpAddr>,
 }
 
 impl NextHop {
@@ -49,6 +59,12 @@ impl NextHop {
     pub fn is_silent(&self) -> bool {
         const SILENT: u16 = 0x01 | 0x20;
         self.state & SILENT != 0
+    }
+
+    /// Whether its neighbour entry was set by hand or by a program, and is never asked anew (NUD_PERMANENT).
+    pub fn is_permanent(&self) -> bool {
+        const NUD_PERMANENT: u16 = 0x80;
+        self.state & NUD_PERMANENT != 0
     }
 }
 
@@ -68,7 +84,7 @@ pub struct NoWayBack {
     pub answer: NoRoute,
 }
 
-/// Which interface of this host has an address that somebody sends to without an answer. Source: rtnetlink RTM_GETADDR.
+/// Which interface of this host has an address that somebody sends to without an answer. Sources: rtnetlink RTM_GETADDR, RTM_GETLINK.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AddressHere {
     /// Network namespace of who sends, inode.
@@ -79,6 +95,9 @@ pub struct AddressHere {
     pub far_netns: u32,
     /// Index of the interface.
     pub far_index: u32,
+    /// Hardware addresses of that namespace's interfaces, this one's first. Read where the neighbour entry of who sends is permanent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hardware: Vec<String>,
 }
 
 /// What the kernel says of an address that it does not send to (fib_props, net/ipv4/fib_semantics.c).

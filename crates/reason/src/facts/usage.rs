@@ -30,7 +30,7 @@ pub enum Resource {
     Descriptors,
     /// Entries of the table of connections. Source: /proc/net/stat/nf_conntrack.
     Connections,
-    /// Entries of the table of IPv4 neighbours. Source: /proc/net/stat/arp_cache.
+    /// Entries of the table of IPv4 neighbours that its limit counts. Source: /proc/net/stat/arp_cache, without [`PermanentNeighbours`].
     NeighboursV4,
     /// The same of IPv6. Source: /proc/net/stat/ndisc_cache.
     NeighboursV6,
@@ -90,6 +90,19 @@ impl Usage {
         self.readings = readings.iter().flat_map(|it| [it.at_ns, it.used, it.peak]).collect();
         self
     }
+}
+
+/// Neighbour entries of a network namespace that the limit of their table, which is the host's, does not count: permanent ones, and those that a
+/// program has learnt (NTF_EXT_LEARNED). Read in a look that goes on, of a table with many. Source: rtnetlink RTM_GETNEIGH.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PermanentNeighbours {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Of IPv4.
+    pub v4: u64,
+    /// Of IPv6.
+    pub v6: u64,
 }
 
 /// How much was used at an instant.

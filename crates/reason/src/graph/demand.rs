@@ -14,10 +14,11 @@ use super::subscriptions::Subscriptions;
 use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
-use crate::facts::{Endpoint, InetRef, Target, TargetKind, ThreadRef};
+use crate::facts::{Endpoint, InetRef, Target, TargetKind, ThreadRef, WakeContext};
 use crate::model::Model;
-use crate::waits::WaitClass;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::{Timelines, WaitSpan};
+use crate::waits::{WaitClass, user_stack};
 use std::collections::HashMap;
 
 /// All ends of a look, and what the victims spent altogether.
@@ -54,7 +55,7 @@ impl<'a> Graph<'a> {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
             for wait in timelines.waits() {
-                let asked = target.is_some_and(|it| is_asked_of(it, wait));
+                let asked = target.is_some_and(|it| is_asked_of(model, it, wait));
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
@@ -191,12 +192,27 @@ impl<'a> Graph<'a> {
 
 /// Whether a wait is one of which somebody wants to know who asks about a process or a container: one for somebody. That a
 /// process has ended is wanted if it is the one.
-fn is_asked_of(target: &Target, wait: &WaitSpan) -> bool {
+fn is_asked_of(model: &Model, target: &Target, wait: &WaitSpan) -> bool {
     match wait.class {
         WaitClass::Zombie => wait.thread.pid == target.pid,
-        WaitClass::FutexWait => false,
+        WaitClass::FutexWait => is_no_wait_for_work(model, wait),
         class => class.is_for_somebody(),
     }
+}
+
+/// Whether a word, a semaphore or a queue is waited for that is no queue of work: room for a message, the end of a thread, a
+/// barrier; a set of semaphores of System V, and a semaphore that another process was seen to give back, like a lock. Workers of a
+/// pool that rest share semaphores too, and nobody gives those back.
+fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
+    match wait.place.syscall.as_str() {
+        "semop" | "semtimedop" | "msgsnd" | "mq_timedsend" => return true,
+        "futex" => (),
+        _ => return false,
+    }
+    let kind = user_stack::lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
+    let waker = wait.wake.as_ref().filter(|wake| wake.context == WakeContext::Task);
+    let by_another = waker.is_some_and(|wake| wake.by.pid != wait.thread.pid);
+    kind.is_some_and(|kind| kind.is_never_work() || kind == LockKind::Semaphore && by_another)
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.
@@ -215,4 +231,64 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
         }
     }
     seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// What is said of process 10, which waits in this call of its C library until its thread or process 11 wakes it; that sleeps.
+    fn asked(waker_pid: u32, syscall: &str, function: &str) -> String {
+        let place = Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
+        let by = ThreadRef { tid: 11, ..thread(waker_pid, "keeper") };
+        let (begin_ns, end_ns) = (0, LOOK_NS - 1_000_000);
+        let wake = Some(Wake {
+            at_ns: end_ns,
+            context: WakeContext::Task,
+            by: by.clone(),
+            ..Wake::default()
+        });
+        let mut facts = [host(), vec![of_process(10, "app")]].concat();
+        let frame = UserFrame { function: function.into(), ..UserFrame::default() };
+        let stack =
+            UserStack { thread: thread(10, "app"), frames: vec![frame], ..UserStack::default() };
+        facts.push(Fact { at_ns: LOOK_NS / 2, body: Body::UserStack(stack) });
+        let waits =
+            Wait { thread: thread(10, "app"), begin_ns, end_ns, place, wake, ..Wait::default() };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(waits) });
+        if let Fact { at_ns, body: Body::Wait(sleep) } = slept(0, "", begin_ns, end_ns - 1_000_000)
+        {
+            facts.push(Fact { at_ns, body: Body::Wait(Wait { thread: by, ..sleep }) });
+        }
+        explain(facts).answer.title
+    }
+
+    const WORK: &str = "waits for work";
+
+    #[test]
+    fn who_waits_for_the_end_of_a_thread_does_not_wait_for_work() {
+        let said = asked(10, "futex", "pthread_join");
+        assert!(said.contains("sleeps on purpose"), "{said}");
+        let condition = asked(10, "futex", "pthread_cond_wait");
+        assert!(condition.contains(WORK), "a pool waits for work by a condition: {condition}");
+    }
+
+    #[test]
+    fn a_semaphore_of_several_processes_is_no_work_and_one_within_a_process_may_be() {
+        for (syscall, function) in [("futex", "sem_wait"), ("semop", "semop")] {
+            let said = asked(11, syscall, function);
+            assert!(said.contains("keeper"), "{syscall}: {said}");
+        }
+        assert!(asked(10, "futex", "sem_wait").contains(WORK));
+    }
+
+    #[test]
+    fn who_waits_for_room_for_a_message_waits_for_its_reader() {
+        let said = asked(11, "mq_timedsend", "mq_send");
+        assert!(said.contains("keeper"), "{said}");
+        let consumes = asked(11, "mq_timedreceive", "mq_receive");
+        assert!(consumes.contains(WORK), "{consumes}");
+    }
 }

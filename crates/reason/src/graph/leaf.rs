@@ -2,6 +2,7 @@
 //!
 //! Must not: follow (chains.rs), or add up (ends.rs).
 
+use super::ways::held::handed_work;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::waits::{WaitClass, unit_job};
@@ -119,8 +120,11 @@ impl Leaf {
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
         // A process whose unit is to start may well wait for its own clients by then.
         let in_a_job = link.because == Some(unit_job::BECAUSE);
-        let inside =
-            matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps && !in_a_job;
+        let is_work = link.because == Some(handed_work::BECAUSE);
+        let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle)
+            && keeps
+            && !in_a_job
+            && !is_work;
         // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
         // reads on when its user wants more.
         let root = self.root();

@@ -35,6 +35,14 @@ pub struct Undelivered<'a> {
 }
 
 impl<'a> Undelivered<'a> {
+    /// The socket that sent it.
+    pub fn socket(&self) -> Option<&'a InetRef> {
+        match &self.sender.object {
+            ObjectRef::Inet(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
     /// This host refuses to send it: nothing is outstanding.
     pub fn is_refused(&self) -> bool {
         self.state.turn.is_some_and(|turn| turn.packets_out == 0)

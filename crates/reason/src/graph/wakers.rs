@@ -85,7 +85,7 @@ fn may_time_out(place: &Place) -> bool {
 }
 
 /// How long a call waits at most, where that is known; none: for ever, or not known.
-pub(super) fn timeout_ns(place: &Place) -> Option<Ns> {
+pub fn timeout_ns(place: &Place) -> Option<Ns> {
     const NS_PER_MS: Ns = 1_000_000;
     let argument = match place.syscall.as_str() {
         "epoll_wait" | "epoll_pwait" => place.args[3],

@@ -1,4 +1,5 @@
-//! Who has an address of this host: the process whose socket listens, or is bound, there.
+//! Who has an address of this host: the process whose socket listens, or is bound, there; and the container or namespace in which it is
+//! somebody's own.
 //!
 //! By the descriptors that were read at the end of the look. Of several network namespaces that of whoever asks counts where
 //! it is known. Who is refused has no descriptor there, and his protocol is not known: ports are taken for each protocol by itself, so
@@ -6,7 +7,33 @@
 
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::model::Model;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+
+/// The container that has an IP address, `container web`, its pod, or the named network namespace, `network namespace blue`: by a socket there
+/// whose own address it is. None of an address that several namespaces have.
+pub fn place(model: &Model, ip: IpAddr) -> Option<String> {
+    let ip = ip.to_canonical();
+    if ip.is_loopback() || ip.is_unspecified() {
+        return None;
+    }
+    let mut ends = model.held.endpoints.iter().filter_map(|end| match &end.object {
+        ObjectRef::Inet(socket) if socket.local.ip().to_canonical() == ip => {
+            Some((socket.netns, &end.process))
+        }
+        _ => None,
+    });
+    let (netns, process) = ends.next()?;
+    if !ends.all(|(other, _)| other == netns) {
+        return None;
+    }
+    if let Some(container) = model.container_of(process).filter(|known| known.is_real()) {
+        return container.cgroups.first().map(|path| model.containers.group_in_words(path));
+    }
+    // One that only a process stands for has no name.
+    let link = model.net.links.iter().find(|link| link.netns == netns)?;
+    let is_named = !link.netns_name.is_empty() && !link.netns_name.starts_with("pid:");
+    is_named.then(|| format!("network namespace {}", link.netns_name))
+}
 
 /// The process that has an address; `asker` would have it too.
 pub fn owner<'m>(
@@ -45,8 +72,8 @@ pub fn owner<'m>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Fact, InetRef};
-    use crate::rules::scenes::{endpoint, host, thread};
+    use crate::facts::{Body, Fact, InetRef, Link};
+    use crate::rules::scenes::{endpoint, fact, host, thread};
 
     fn has(pid: u32, protocol: &str) -> Fact {
         let at = |text: &str| text.parse().expect("an address");
@@ -54,6 +81,27 @@ mod tests {
         let ino = u64::from(pid);
         let of = InetRef { ino, netns: 1, protocol: protocol.into(), local, remote, state: 10 };
         endpoint(pid, "server", ObjectRef::Inet(of))
+    }
+
+    #[test]
+    fn an_address_is_of_the_namespace_in_which_it_is_a_sockets_own() {
+        let connection = |netns, local: &str| {
+            let at = |text: &str| text.parse().expect("an address");
+            let (local, remote) = (at(local), at("203.0.113.9:443"));
+            let of = InetRef { ino: 7, netns, protocol: "tcp".into(), local, remote, state: 1 };
+            endpoint(30, "web", ObjectRef::Inet(of))
+        };
+        let blue =
+            || fact(Body::Link(Link { netns: 2, netns_name: "blue".into(), ..Link::default() }));
+        let of = |facts: Vec<Fact>| {
+            let model = Model::new([host(), vec![blue()], facts].concat());
+            place(&model, IpAddr::from([10, 88, 0, 5]))
+        };
+        let named = Some("network namespace blue".to_string());
+        assert_eq!(of(vec![connection(2, "10.88.0.5:4433")]), named);
+        assert_eq!(of(vec![connection(2, "10.88.0.6:4433")]), None);
+        let both = vec![connection(2, "10.88.0.5:4433"), connection(3, "10.88.0.5:4433")];
+        assert_eq!(of(both), None, "each may have sent it");
     }
 
     #[test]

@@ -7,15 +7,27 @@
 //!
 //! A group's member is who belongs to it by its cgroup files, or whose bios were charged to it: that is known even of
 //! processes that were gone before anybody read where they belonged.
+//!
+//! A disk may be made of the limited one (a loop device's file lies on it): then the group's bios wait below, while the upper disk has
+//! requests in flight. Waits for it count too, but not where it had nothing in flight: those wait before it, for another reason.
 
 use super::disk_threads::is_kernel;
 use crate::facts::*;
 use crate::model::kernel_threads::{is_journal, is_journal_of};
 use crate::model::object::Object;
 use crate::model::{Model, membership};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Timelines, WaitSpan, common, joined};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// When waits for a disk are for the one below it.
+pub static INSIDE_UPPER: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the time in which a disk that is made of the limited one is waited for, the part in which it has requests in flight: with      less they wait before it, and not below",
+    "chosen: most; dd oflag=dsync on a loop device whose file lies on a limited disk: 0.99",
+);
 
 /// A limit of a group on a disk.
 #[derive(Debug, Clone)]
@@ -50,30 +62,62 @@ impl LimitUse<'_> {
     }
 }
 
-/// All limits, by disk.
-pub fn of<'a>(
+/// The limits on one disk.
+#[derive(Debug, Default)]
+pub struct Limited<'a> {
+    /// Disks whose waits the limits may explain: this one, and what is made of it and had requests in flight meanwhile.
+    pub waited_for: BTreeSet<DeviceNumber>,
+    /// Each limit.
+    pub uses: Vec<LimitUse<'a>>,
+}
+
+impl Limited<'_> {
+    /// A wait for a disk may be for these limits: it is theirs, or was seen to have its requests below.
+    pub fn may_hold(&self, on: Option<DeviceNumber>) -> bool {
+        on.is_some_and(|on| self.waited_for.contains(&on))
+    }
+}
+
+/// A disk that is made of another.
+pub(super) struct Upper {
+    pub dev: DeviceNumber,
+    /// For how long it had requests in flight, seconds.
+    pub worked_seconds: f64,
+}
+
+/// All limits, by disk. `above`: the disks that are made of one.
+pub(super) fn of<'a>(
     model: &'a Model,
     timelines: &Timelines,
-) -> BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> {
-    let mut all: BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> = BTreeMap::new();
+    above: impl Fn(DeviceNumber) -> Vec<Upper>,
+) -> BTreeMap<DeviceNumber, Limited<'a>> {
+    let mut all: BTreeMap<DeviceNumber, Limited<'a>> = BTreeMap::new();
     let limits =
         model.containers.cgroups.iter().flat_map(|g| g.io_limits.iter().map(move |l| (g, l)));
     for (group, limit) in limits {
-        all.entry(limit.dev).or_default().push(counted(model, group, limit));
+        all.entry(limit.dev).or_default().uses.push(counted(model, group, limit));
     }
     if all.is_empty() {
         return all;
     }
-    let waits = waits(model, timelines, &all.keys().copied().collect());
-    for (dev, limits) in &mut all {
-        if let Some(waits) = waits.get(dev) {
-            limits.iter_mut().for_each(|limit| add_waits(model, limit, waits));
-        }
+    let stacks: BTreeMap<DeviceNumber, Vec<Upper>> =
+        all.keys().map(|dev| (*dev, above(*dev))).collect();
+    let uppers = stacks.values().flatten().map(|upper| upper.dev);
+    let waits = waits(model, timelines, &all.keys().copied().chain(uppers).collect());
+    for (dev, limited) in &mut all {
+        let is_inside = |upper: &&Upper| {
+            let waited = waits.get(&upper.dev).map_or(0.0, |on| on.direct_seconds(model));
+            waited > 0.0 && upper.worked_seconds >= INSIDE_UPPER.value * waited
+        };
+        let uppers = stacks[dev].iter().filter(is_inside).map(|upper| upper.dev);
+        limited.waited_for = uppers.chain([*dev]).collect();
+        let together = OnDisk::of_all(limited.waited_for.iter().filter_map(|dev| waits.get(dev)));
+        limited.uses.iter_mut().for_each(|limit| add_waits(model, limit, &together));
     }
     all
 }
 
-/// Waits for one disk.
+/// Waits for a disk, or for several that are one stack.
 #[derive(Default)]
 struct OnDisk<'a> {
     /// For the disk itself.
@@ -82,6 +126,33 @@ struct OnDisk<'a> {
     journal: Vec<&'a WaitSpan>,
     /// Stretches in which the journal's own thread waits for the disk.
     commits: Vec<(Ns, Ns)>,
+}
+
+impl<'a> OnDisk<'a> {
+    fn of_all<'b>(all: impl Iterator<Item = &'b Self>) -> Self
+    where
+        'a: 'b,
+    {
+        let mut together = Self::default();
+        for on in all {
+            together.direct.extend(&on.direct);
+            together.journal.extend(&on.journal);
+            together.commits.extend(&on.commits);
+        }
+        together.commits = joined(std::mem::take(&mut together.commits));
+        together
+    }
+
+    /// For how long somebody waits for it.
+    fn direct_seconds(&self, model: &Model) -> f64 {
+        seconds_within(model, self.direct.iter().map(|it| (it.begin_ns, it.end_ns)).collect())
+    }
+}
+
+/// For how long at least one of several stretches lasts within the look.
+fn seconds_within(model: &Model, stretches: Vec<(Ns, Ns)>) -> f64 {
+    let within = common(&joined(stretches), &[(model.look.begin_ns, model.look.end_ns)]);
+    within.iter().map(|(begin, end)| end - begin).sum::<Ns>() as f64 / 1e9
 }
 
 fn waits<'a>(
@@ -188,15 +259,10 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
         to.extend(common(&[(wait.begin_ns, wait.end_ns)], &waits.commits));
     }
     limit.members.extend(asked.iter().filter(|(_, own)| **own).map(|(pid, _)| *pid));
-    let window = [(model.look.begin_ns, model.look.end_ns)];
-    let seconds = |stretches: Vec<(Ns, Ns)>| {
-        let within = common(&joined(stretches), &window);
-        within.iter().map(|(begin, end)| end - begin).sum::<Ns>() as f64 / 1e9
-    };
-    limit.waited_seconds = seconds(own);
-    limit.data_seconds = seconds(data);
+    limit.waited_seconds = seconds_within(model, own);
+    limit.data_seconds = seconds_within(model, data);
     if limit.holds_journal {
-        limit.journal_seconds = seconds(others);
+        limit.journal_seconds = seconds_within(model, others);
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::disk_array::{self, DiskArray};
 use super::disk_cache::{self, DiskCache};
-use super::disk_limits::{self, LimitUse};
+use super::disk_limits::{self, Limited, Upper};
 use super::disk_queue::{self, DiskQueue, Service};
 pub use super::disk_threads::is_kernel;
 use crate::facts::*;
@@ -65,7 +65,7 @@ pub struct DiskView<'a> {
     /// Who asked for what.
     pub users: Vec<DiskUser<'a>>,
     /// The limits that groups have on it.
-    pub limits: Vec<LimitUse<'a>>,
+    pub limits: Limited<'a>,
 }
 
 /// A long request with what stood before it.
@@ -110,12 +110,11 @@ pub struct MainUser<'a> {
 impl<'a> Disks<'a> {
     /// Measures all disks of a look.
     pub fn of(model: &'a Model, timelines: &Timelines) -> Self {
-        let mut limits = disk_limits::of(model, timelines);
         let mut requests: BTreeMap<DeviceNumber, Vec<&Request>> = BTreeMap::new();
         for request in &model.disk.requests {
             requests.entry(request.dev).or_default().push(request);
         }
-        let mut views = BTreeMap::new();
+        let mut views: BTreeMap<DeviceNumber, DiskView<'a>> = BTreeMap::new();
         for disk in model.disk.all.values() {
             let dev = disk.dev;
             let queue = disk_queue::disk(model, dev);
@@ -128,13 +127,20 @@ impl<'a> Disks<'a> {
                 best_bytes_per_second: disk_queue::best_bytes_per_second(model, dev),
                 requests: long_requests(requests.get(&dev).map_or(&[], Vec::as_slice)),
                 users: users(model, dev),
-                limits: limits.remove(&dev).unwrap_or_default(),
+                limits: Limited::default(),
             };
             views.insert(dev, view);
         }
+        let window_seconds = model.look.seconds();
+        let above = |lower| uppers(model, &views, lower, window_seconds);
+        for (dev, limits) in disk_limits::of(model, timelines, above) {
+            if let Some(view) = views.get_mut(&dev) {
+                view.limits = limits;
+            }
+        }
         views.values_mut().for_each(|view| use_of_device(model, view));
         let (caches, arrays) = (disk_cache::of(model), disk_array::of(model));
-        Self { views, caches, arrays, window_seconds: model.look.seconds() }
+        Self { views, caches, arrays, window_seconds }
     }
 
     /// The disk whose work a disk waits for: itself, or the one that it is made of (a loop device's file lies on it) where that
@@ -243,10 +249,29 @@ fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
 
 /// Where a group's own counters say nothing, what the disk did is all that is known of its use.
 fn use_of_device(model: &Model, view: &mut DiskView<'_>) {
-    for limit in view.limits.iter_mut().filter(|limit| !limit.is_own_count) {
+    for limit in view.limits.uses.iter_mut().filter(|limit| !limit.is_own_count) {
         limit.reached = disk_queue::rate_of(model, view.disk.dev, &limit.limit.kind);
         limit.completed = view.queue.completed;
     }
+}
+
+/// The disks that are made of one. Whose kernel workers have no CPU is slow for that.
+fn uppers(
+    model: &Model,
+    views: &BTreeMap<DeviceNumber, DiskView<'_>>,
+    lower: DeviceNumber,
+    window_seconds: f64,
+) -> Vec<Upper> {
+    let stands_on_it = |view: &&DiskView<'_>| {
+        let is_ready = view.workers_ready_seconds.is_none();
+        let is_upper = view.disk.dev != lower && view.is_counted && is_ready;
+        is_upper && stands_on(model, view.disk, lower)
+    };
+    let upper = |view: &DiskView<'_>| Upper {
+        dev: view.disk.dev,
+        worked_seconds: view.worked_seconds(window_seconds),
+    };
+    views.values().filter(stands_on_it).map(upper).collect()
 }
 
 /// A disk is another one, or is made of it.
@@ -295,7 +320,7 @@ mod tests {
             best_bytes_per_second: 0.0,
             requests: Vec::new(),
             users: Vec::new(),
-            limits: Vec::new(),
+            limits: Limited::default(),
         };
         // 40 requests of half a millisecond: 20 ms, where ticks of the clock say 250.
         let service = Service { all: 40, all_seconds: 0.02, ..Service::default() };

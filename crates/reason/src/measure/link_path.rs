@@ -79,6 +79,11 @@ pub fn blocked(net: &Net, from: LinkKey, to: LinkKey) -> Option<(Blocked<'_>, Ve
     }
 }
 
+/// Whether a way of links leads from one interface to the other on which all pass.
+pub fn passes(net: &Net, from: LinkKey, to: LinkKey) -> bool {
+    between(&Links::of(net), from, to).is_some_and(|way| on(&way).is_none())
+}
+
 /// The shortest way.
 fn between<'m>(links: &Links<'m>, from: LinkKey, to: LinkKey) -> Option<Vec<&'m Link>> {
     let mut came_from: BTreeMap<LinkKey, LinkKey> = BTreeMap::new();
@@ -188,6 +193,7 @@ mod tests {
         assert_eq!(found(|_| ()), None);
         let way = between(&Links::of(&net()), (1, 2), (2, 4)).map(|way| way.len());
         assert_eq!(way, Some(5));
+        assert!(passes(&net(), (1, 2), (2, 4)) && !passes(&net(), (1, 2), (2, 5)));
     }
 
     #[test]

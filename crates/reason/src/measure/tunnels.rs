@@ -75,6 +75,16 @@ pub fn vxlan<'m>(model: &'m Model, hop: &NextHop) -> Option<(&'m Link, &'m Vxlan
     Some((link, link.vxlan.as_ref()?))
 }
 
+/// The next hop to the host that a tunnel of VXLAN sends to for whom `hop` leads to, if nobody answers for that host; of several hosts, if
+/// nobody answers for any.
+pub fn silent_beyond<'m>(model: &'m Model, hop: &NextHop) -> Option<&'m NextHop> {
+    let hops = &model.net.next_hops;
+    let mut beyond = hop.tunnel_ends.iter().map(|end| hops.get(&(hop.netns, *end)));
+    let first = beyond.next()??;
+    let is_silent = |it: &NextHop| it.is_silent() && it.destination != hop.destination;
+    (is_silent(first) && beyond.all(|it| it.is_some_and(is_silent))).then_some(first)
+}
+
 /// Sent to its port, from one of its ends to the other, as far as they are known; without any it is nobody's.
 fn is_of_vxlan(flow: &DroppedFlow, vxlan: &Vxlan) -> bool {
     let ends = [flow.from, flow.to].map(|end| end.ip().to_canonical());
@@ -101,6 +111,12 @@ fn are_of_one<'f>(flows: impl Iterator<Item = &'f DroppedFlow>, vxlan: &Vxlan) -
 fn is_sent_by(flow: &DroppedFlow, vxlan: &Vxlan) -> bool {
     let (from, to) = (flow.from.ip().to_canonical(), flow.to.ip().to_canonical());
     vxlan.local.map_or(vxlan.remote == Some(to), |own| own == from)
+}
+
+/// The program that carries a socket's packets on, where they go into a tun device.
+pub fn carrier_of<'m>(model: &'m Model, socket: &InetRef) -> Option<&'m ThreadRef> {
+    let hop = model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
+    program(model, hop).filter(|_| hop.kind == "tun")
 }
 
 /// The program that has the tun device open by which a socket's packets go.

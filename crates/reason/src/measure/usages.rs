@@ -1,7 +1,7 @@
 //! What is used of all that can be used up, as of the end of a window, whichever facts say it.
 //!
 //! A group's page cache is no use: it is dropped when room is wanted, so of memory only what cannot be dropped counts. Where a group may
-//! swap, memory and swap end together. Must not: hold a window before this one (engine/src/foresight.rs does).
+//! swap, memory and swap end together. Of neighbours those that are never collected take no room. Must not: hold a window before this one (engine/src/foresight.rs does).
 
 use crate::facts::{Cgroup, NetCounters, Ns, Resource, Usage};
 use crate::model::Model;
@@ -70,8 +70,25 @@ fn add_tables(
             && (is_first || !is_hosts)
         {
             let netns = if is_hosts { 0 } else { netns };
-            add(Usage { of, netns, used: *used, limit, ..Usage::default() });
+            let used = used.saturating_sub(uncounted(model, of));
+            add(Usage { of, netns, used, limit, ..Usage::default() });
         }
+    }
+}
+
+/// Entries of a table of neighbours, of all namespaces, that its limit does not count.
+fn uncounted(model: &Model, of: Resource) -> u64 {
+    let all = model.limits.permanent_neighbours.values();
+    match of {
+        Resource::NeighboursV4 => all.map(|it| it.v4).sum(),
+        Resource::NeighboursV6 => all.map(|it| it.v6).sum(),
+        Resource::Space
+        | Resource::Inodes
+        | Resource::Memory
+        | Resource::Tasks
+        | Resource::Descriptors
+        | Resource::Connections
+        | Resource::Ports => 0,
     }
 }
 
@@ -80,6 +97,8 @@ mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::scenes::{fact, host};
+
+    use std::collections::BTreeMap;
 
     const MIB: u64 = 1 << 20;
 
@@ -127,6 +146,28 @@ mod tests {
         };
         assert_eq!(with_swap(Some(4 * MIB)), Some((Resource::Memory, 24 * MIB, 130 * MIB)));
         assert_eq!(with_swap(None), None);
+    }
+
+    #[test]
+    fn neighbours_that_are_never_collected_take_no_room() {
+        let counters = [("arp_cache.entries".to_string(), 1_000)].into();
+        let name = "net.ipv4.neigh.default.gc_thresh3".to_string();
+        let all = |permanent: &[(u32, u64)]| {
+            let mut facts = vec![
+                fact(Body::NetCounters(NetCounters {
+                    netns: 1,
+                    counters: BTreeMap::clone(&counters),
+                })),
+                fact(Body::Sysctl(Sysctl { name: name.clone(), value: "1024".into() })),
+            ];
+            facts.extend(permanent.iter().map(|(netns, v4)| {
+                let found = PermanentNeighbours { netns: *netns, v4: *v4, v6: 70 };
+                fact(Body::PermanentNeighbours(found))
+            }));
+            of(facts)
+        };
+        assert_eq!(all(&[]), [(Resource::NeighboursV4, 1_000, 1_024)]);
+        assert_eq!(all(&[(1, 600), (2, 300)]), [(Resource::NeighboursV4, 100, 1_024)]);
     }
 
     #[test]

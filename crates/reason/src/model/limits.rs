@@ -3,7 +3,8 @@
 //! Must not: compute when it ends (measure/exhaustion.rs).
 
 use super::push::{Push, Series};
-use crate::facts::{Ns, Usage};
+use crate::facts::{Ns, PermanentNeighbours, Usage};
+use std::collections::BTreeMap;
 
 /// What was observed of limits.
 #[derive(Debug, Default)]
@@ -12,6 +13,14 @@ pub struct Limits {
     pub(crate) usages: Series<Usage>,
     /// The same with their readings of the windows before.
     pub(crate) trends: Vec<Usage>,
+    /// Neighbour entries that no limit counts, by network namespace.
+    pub(crate) permanent_neighbours: BTreeMap<u32, PermanentNeighbours>,
+}
+
+impl Push<PermanentNeighbours> for Limits {
+    fn push(&mut self, _: Ns, it: PermanentNeighbours) {
+        self.permanent_neighbours.insert(it.netns, it);
+    }
 }
 
 impl Push<Usage> for Limits {

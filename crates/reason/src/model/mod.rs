@@ -232,6 +232,7 @@ impl Model {
             Body::Translation(it) => self.called.translations.learn(&it),
             Body::Sysctl(it) => self.net.push(at, it),
 
+            Body::PermanentNeighbours(it) => self.limits.push(at, it),
             Body::Usage(it) => {
                 for process in it.process.iter().chain(&it.writers) {
                     self.threads.mention(process);

@@ -53,7 +53,7 @@ pub(super) static LOCKS: LazyLock<Vec<Row>> = LazyLock::new(|| {
 /// The plain ways to sleep, by kind: a channel sleeps in a condition.
 pub(super) static PLAIN: LazyLock<Vec<Row>> = LazyLock::new(|| {
     use LockKind::*;
-    by_kind(&[Semaphore, Channel, Condition, Park], |it| it.functions.plain)
+    by_kind(&[Semaphore, Message, MessageRoom, Channel, Condition, Park], |it| it.functions.plain)
 });
 
 fn by_kind(kinds: &[LockKind], rows: impl Fn(&Program) -> super::program::Rows) -> Vec<Row> {

@@ -39,6 +39,8 @@ pub(super) static LIBC: Program = Program {
                 LockKind::Semaphore,
                 &["sem_wait", "sem_timedwait", "sem_clockwait", "semop", "semtimedop"],
             ),
+            (LockKind::Message, &["mq_receive", "mq_timedreceive", "msgrcv"]),
+            (LockKind::MessageRoom, &["mq_send", "mq_timedsend", "msgsnd"]),
             (
                 LockKind::Condition,
                 &["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait"],

@@ -28,6 +28,10 @@ pub enum LockKind {
     Once,
     /// A message, or room for one.
     Channel,
+    /// A message in a queue of the kernel (POSIX or System V).
+    Message,
+    /// Room in such a queue.
+    MessageRoom,
     /// To be unparked.
     Park,
     /// The lock that one thread of an interpreter has at a time.
@@ -75,6 +79,8 @@ impl LockKind {
             Barrier => "a barrier",
             Once => "an initialisation",
             Channel => "a channel",
+            Message => "a message in a queue",
+            MessageRoom => "room in a message queue",
             Park => "the wake-up of a parked thread",
             InterpreterLock => "the interpreter lock",
             ProgramLock => "a lock",
@@ -105,6 +111,8 @@ impl LockKind {
                 | Barrier
                 | Once
                 | Channel
+                | Message
+                | MessageRoom
                 | Park
                 | GarbageCollection
                 | Replica
@@ -134,6 +142,11 @@ impl LockKind {
     /// The word is none of a lock, whatever it holds.
     pub fn is_no_lock(self) -> bool {
         matches!(self, Self::Condition | Self::Join | Self::Barrier | Self::Channel | Self::Park)
+    }
+
+    /// Nobody waits for work by it: there is always somebody who has to come to its end.
+    pub fn is_never_work(self) -> bool {
+        matches!(self, Self::Join | Self::Barrier | Self::Once | Self::MessageRoom)
     }
 }
 

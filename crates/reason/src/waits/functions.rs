@@ -229,6 +229,7 @@ pub(super) const DISK_FUNCTIONS: &[&str] = &[
     "filemap_fdatawait_range",
     "__filemap_fdatawait_range",
     "wait_on_bit_io",
+    "wb_wait_for_completion",
     "ext4_wait_block_bitmap",
     "xfs_buf_iowait",
 ];

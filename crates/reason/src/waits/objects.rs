@@ -1,11 +1,11 @@
 //! What a wait is on: the identity of the object behind it.
 //!
 //! By the descriptor where there is one, else by the lock table, the name server that was asked, the disk that was last
-//! submitted to. Must not name anything (model/names.rs), nor say who is to blame (graph/).
+//! submitted to, the only disk at work (disk_at_work.rs). Must not name anything (model/names.rs), nor say who is to blame (graph/).
 
 use super::functions::STATD_FUNCTIONS;
 use super::span::WaitSpan;
-use super::{WaitClass, kernel_lock};
+use super::{WaitClass, disk_at_work, kernel_lock};
 use crate::facts::*;
 use crate::model::object::{CgroupKey, FileKey, Object};
 use crate::model::{Model, membership};
@@ -23,7 +23,8 @@ pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
 const NOT_ON_DISK: &[&str] =
     &["nfs", "cifs", "smb3", "ceph", "9p", "afs", "fuse", "virtiofs", "lustre", "gpfs"];
 
-/// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to.
+/// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to, else the
+/// only one that was at work all the while.
 /// What the thread submitted last may have been read before this wait, and what it waits for be written by others.
 pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
     if let Some(ObjectRef::File(file)) = &span.place.object {
@@ -44,7 +45,11 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
         return Some(model.disk.of(dev).map_or(dev, |disk| disk.dev));
     }
     let completed = span.wake.as_ref().and_then(|wake| wake.disk);
-    let device = completed.or(span.place.disk)?;
+    let seen = completed.or(span.place.disk);
+    // The kernel's own threads wait for what they submitted themselves: of that the event is yet to come.
+    let is_for_any = span.class == WaitClass::Disk && !span.kernel;
+    let only = || disk_at_work::only(model, span.begin_ns, span.end_ns).filter(|_| is_for_any);
+    let device = seen.or_else(only)?;
     Some(model.disk.of(device).map_or(device, |disk| disk.dev))
 }
 
@@ -191,5 +196,34 @@ mod tests {
         };
         assert_eq!(ended_by(Some(written)), Some(written));
         assert_eq!(ended_by(None), Some(read_before), "nothing else is known");
+    }
+
+    #[test]
+    fn a_file_of_another_host_or_of_a_program_is_on_no_disk_of_this_one() {
+        let disk = DeviceNumber { major: 8, minor: 0 };
+        let of = |fs_type: &str| {
+            let dev = DeviceNumber { major: 0, minor: 52 };
+            let file = FileRef { dev, fs_type: fs_type.into(), ..FileRef::default() };
+            let place = Place {
+                state: WaitState::DiskSleep,
+                iowait: true,
+                disk: Some(disk),
+                object: Some(ObjectRef::File(file)),
+                ..Place::default()
+            };
+            let (thread, end_ns) = (thread(10, "job"), LOOK_NS / 2);
+            let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
+            let wait = Wait { thread, begin_ns: 1_000, end_ns, place, wake, ..Wait::default() };
+            let observed = Observed::new(
+                [host(), vec![Fact { at_ns: end_ns, body: Body::Wait(wait) }]].concat(),
+            );
+            let wait = observed.timelines.waits().find(|wait| wait.thread.pid == 10);
+            disk_of(&observed.model, wait.expect("it waits"))
+        };
+        for fs_type in ["nfs4", "cifs", "fuse.sshfs", "virtiofs", "9p"] {
+            assert_eq!(of(fs_type), None, "{fs_type}");
+        }
+        // A page of tmpfs comes from swap.
+        assert_eq!((of("ext4"), of("tmpfs")), (Some(disk), Some(disk)));
     }
 }

@@ -31,6 +31,8 @@ pub struct Accepted {
     named: HashSet<u64>,
     /// Sockets and pipes of which one process alone has both ends.
     own: HashSet<u64>,
+    /// Descriptors of such pipes, by process.
+    own_pipe_descriptors: HashSet<(u32, u32)>,
 }
 
 /// What connects a socket to its other end, in both directions.
@@ -97,6 +99,9 @@ impl Accepted {
         let mut accepted = Self { own: own(endpoints), ..Self::default() };
         for endpoint in endpoints {
             match &endpoint.object {
+                ObjectRef::Pipe { ino } if accepted.own.contains(ino) => {
+                    accepted.own_pipe_descriptors.insert((endpoint.process.pid, endpoint.fd));
+                }
                 ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
                     accepted.ports.insert((socket.netns, socket.local.port()));
                 }
@@ -109,17 +114,23 @@ impl Accepted {
         accepted
     }
 
-    /// Whether a wait is for what its own process may send to itself.
-    pub fn is_own(&self, place: &Place) -> bool {
+    /// Whether a wait of a process is for what it may send to itself.
+    pub fn is_own(&self, pid: u32, place: &Place) -> bool {
         match &place.object {
             Some(ObjectRef::Inet(socket)) => self.own.contains(&socket.ino),
             Some(ObjectRef::Unix { ino, .. }) => self.own.contains(ino),
-            // Who only reads from its own pipe waits for ever: nobody else can write. Who polls more than it waits for that.
+            // Who only reads from its own pipe waits for ever: nobody else can write; so does who polls several such pipes alone.
             Some(ObjectRef::Pipe { ino }) => {
-                place.is_for_several() && place.polled.len() == 1 && self.own.contains(ino)
+                place.is_for_several() && self.own.contains(ino) && self.wakes_itself(pid, place)
             }
             _ => false,
         }
+    }
+
+    /// Whether a loop that polls a pipe of its own is only woken by that: it is all, or not all, that the loop polls.
+    fn wakes_itself(&self, pid: u32, place: &Place) -> bool {
+        let is_own_pipe = |fd: &u32| self.own_pipe_descriptors.contains(&(pid, *fd));
+        place.polled.len() == 1 || !place.polled.iter().all(is_own_pipe)
     }
 
     /// What a wait in poll, select or epoll is for, if it is not for work.
@@ -228,16 +239,16 @@ mod tests {
             },
         ];
         let place = polled(socket("127.0.0.1:40001", "127.0.0.1:40002", 1), false);
-        assert!(Accepted::of(&pair).is_own(&place));
-        assert!(!Accepted::of(&pair[..1]).is_own(&place), "the other end is not known");
+        assert!(Accepted::of(&pair).is_own(8, &place));
+        assert!(!Accepted::of(&pair[..1]).is_own(8, &place), "the other end is not known");
         let of_another = |end: &Endpoint| {
             let process = ThreadRef { pid: 9, tid: 9, ..ThreadRef::default() };
             Endpoint { process, ..end.clone() }
         };
         let [near, far] = pair;
         let inherited = [near.clone(), far.clone(), of_another(&far)];
-        assert!(!Accepted::of(&inherited).is_own(&place), "a child may write there");
-        assert!(!Accepted::of(&[near, of_another(&far)]).is_own(&place));
+        assert!(!Accepted::of(&inherited).is_own(8, &place), "a child may write there");
+        assert!(!Accepted::of(&[near, of_another(&far)]).is_own(8, &place));
     }
 
     #[test]
@@ -256,15 +267,24 @@ mod tests {
             writable: writes,
             ..open(ObjectRef::Pipe { ino: 5 })
         };
-        let own = |ends: &[Endpoint], syscall: &str| {
+        let polls = |ends: &[Endpoint], syscall: &str, fds: &[u32]| {
             let place = Place {
                 syscall: syscall.into(),
-                polled: vec![3],
+                polled: fds.to_vec(),
                 ..polled(ObjectRef::Pipe { ino: 5 }, false)
             };
-            Accepted::of(ends).is_own(&place)
+            Accepted::of(ends).is_own(10, &place)
         };
+        let own = |ends: &[Endpoint], syscall: &str| polls(ends, syscall, &[3]);
         let both = [end(10, false), end(10, true)];
+        let at = |fd: u32, ino: u64, writes: bool| Endpoint {
+            fd,
+            object: ObjectRef::Pipe { ino },
+            ..end(10, writes)
+        };
+        let pipes = [at(4, 5, false), at(5, 5, true), at(6, 7, false), at(7, 7, true)];
+        assert!(polls(&pipes, "select", &[3, 4]), "it waits for what 3 is, and wakes itself by 4");
+        assert!(!polls(&pipes, "select", &[4, 6]), "nobody else can write to either");
         assert!(own(&both, "select"));
         assert!(!own(&both, "read"));
         assert!(!own(&both[..1], "select"), "who can write was not seen");

@@ -97,7 +97,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (EPERM, "sched_setscheduler" | "sched_setattr") => return None,
         // They say so of a file that has no events to wait for, and of a process that is a leader already or has executed.
         (EPERM | EACCES, "epoll_ctl" | "setpgid" | "setsid") => return None,
-        (errno, "connect") if NO_WAY.contains(&errno) && model.unrouted(denied).is_some() => {
+        _ if denied.is_sent() && model.unrouted(denied).is_some() => {
             return no_route(model, denied);
         }
         (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),

@@ -44,10 +44,15 @@ impl WaitSpan {
         self.end_ns.min(to).saturating_sub(self.begin_ns.max(from))
     }
 
-    /// Where a futex call with a timeout waits: addresses of one word are equal. A condition of glibc's has two words side by side,
-    /// which it uses by turns, and counts as one.
-    pub fn timed_word(&self) -> Option<u64> {
+    /// Where a futex call waits: addresses of one word are equal. A condition of glibc's has two words side by side, which it uses by
+    /// turns, and counts as one.
+    pub fn word(&self) -> Option<u64> {
         let place = &self.place;
-        (place.syscall == "futex" && place.args[3] != 0).then_some(place.args[0] & !7)
+        (place.syscall == "futex").then_some(place.args[0] & !7)
+    }
+
+    /// The same of a call with a timeout.
+    pub fn timed_word(&self) -> Option<u64> {
+        self.word().filter(|_| self.place.args[3] != 0)
     }
 }

@@ -335,7 +335,7 @@ fn name(model: &Model, context: &Context, span: &mut WaitSpan) {
     }
     let reads =
         matches!(span.class, WaitClass::SocketRead | WaitClass::UnixRead | WaitClass::PipeRead);
-    if reads && context.accepted.is_own(&span.place) {
+    if reads && context.accepted.is_own(span.thread.pid, &span.place) {
         span.class = WaitClass::Idle;
     }
     span.object = objects::object(model, span);

@@ -10,7 +10,7 @@ use crate::load::Switch;
 use crate::load::{Load, read};
 use anyhow::bail;
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -40,6 +40,9 @@ pub struct FarHost {
     /// While this file is there, it hears nothing.
     #[arg(long)]
     deaf: Option<PathBuf>,
+    /// While this file is there, it is the milliseconds away that it holds: all that it says, acknowledgements too, comes so late.
+    #[arg(long)]
+    away: Option<PathBuf>,
 }
 
 /// Addresses and ports of a segment, as they stand in its headers.
@@ -224,11 +227,31 @@ fn answer(
     Some(packet(ends, ours, theirs, ACK, &[]))
 }
 
+/// Packets that are under way from the far host, in the order in which they left.
+#[derive(Debug, Default)]
+struct Way {
+    packets: VecDeque<(Instant, Vec<u8>)>,
+}
+
+impl Way {
+    fn send(&mut self, packet: Vec<u8>, takes: Duration) {
+        self.packets.push_back((Instant::now() + takes, packet));
+    }
+
+    /// The next that has arrived by now. None overtakes another.
+    fn arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let is_due = self.packets.front().is_some_and(|(due, _)| *due <= now);
+        is_due.then(|| self.packets.pop_front()).flatten().map(|(_, packet)| packet)
+    }
+}
+
 impl FarHost {
     /// Never returns.
     pub fn run(self) -> anyhow::Result<()> {
         let switch = Switch::from(self.switch);
         let deaf = Switch::from(self.deaf);
+        let away = Switch::from(self.away);
+        let mut way = Way::default();
         let mut wire = Wire::open(&self.interface)?;
         let mut connections: BTreeMap<Ends, Connection> = BTreeMap::new();
         let mut buffer = [0; 2048];
@@ -240,7 +263,7 @@ impl FarHost {
                 }
                 let after = switch.milliseconds().unwrap_or_default();
                 if let Some(said) = answer(&mut connections, &segment, after) {
-                    wire.write(&said)?;
+                    way.send(said, away.milliseconds().unwrap_or_default());
                 }
             }
             let now = Instant::now();
@@ -249,15 +272,14 @@ impl FarHost {
                 connection.due.retain(|due| *due > now);
                 for _ in connection.due.len()..before {
                     let flags = ACK | PUSH;
-                    wire.write(&packet(
-                        ends.back(),
-                        connection.ours,
-                        connection.theirs,
-                        flags,
-                        ANSWER,
-                    ))?;
+                    let (ours, theirs) = (connection.ours, connection.theirs);
+                    let said = packet(ends.back(), ours, theirs, flags, ANSWER);
+                    way.send(said, away.milliseconds().unwrap_or_default());
                     connection.ours = connection.ours.wrapping_add(ANSWER.len() as u32);
                 }
+            }
+            while let Some(packet) = way.arrived(now) {
+                wire.write(&packet)?;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -283,6 +305,16 @@ mod tests {
             checksum(&[&[10, 0, 0, 1, 10, 0, 0, 2, 0, 6], &length, &written[IP_HEADER..]]),
             0
         );
+    }
+
+    #[test]
+    fn what_is_said_far_away_comes_late_and_in_order() {
+        let (mut way, now) = (Way::default(), Instant::now());
+        way.send(vec![1], Duration::from_millis(90));
+        way.send(vec![2], Duration::ZERO);
+        assert_eq!(way.arrived(now + Duration::from_millis(80)), None);
+        let later = now + Duration::from_secs(1);
+        assert_eq!([way.arrived(later), way.arrived(later)], [Some(vec![1]), Some(vec![2])]);
     }
 
     #[test]

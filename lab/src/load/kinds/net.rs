@@ -207,7 +207,16 @@ pub struct Source {
     /// Connections at a time.
     #[arg(long, default_value_t = 1)]
     streams: usize,
+    /// Ask this server beside it, one small question at a time: its answers alone are counted then.
+    #[arg(long)]
+    ask: Option<SocketAddr>,
+    /// Milliseconds between its answer and the next question.
+    #[arg(long, default_value_t = 50)]
+    ask_every_ms: u64,
 }
+
+/// Bytes of the question that is asked beside a stream.
+const ASKED_BYTES: usize = 16;
 
 impl Source {
     fn send(&self, figure: &Figure) -> anyhow::Result<()> {
@@ -226,14 +235,26 @@ impl Source {
                 std::thread::sleep(Duration::from_secs_f64((due - now()).max(0.0)));
             }
             (&stream).write_all(&block)?;
-            figure.count();
+            if self.ask.is_none() {
+                figure.count();
+            }
         }
     }
 
     /// Returns when the sink goes away.
     pub fn run(self) -> anyhow::Result<()> {
         let figure = Figure::open()?;
+        let asker = self.ask.map(|server| Client {
+            server,
+            threads: 1,
+            every_ms: self.ask_every_ms,
+            bytes: ASKED_BYTES,
+            keep: true,
+        });
         std::thread::scope(|scope| {
+            if let Some(asker) = &asker {
+                scope.spawn(|| asker.ask(&figure));
+            }
             for _ in 1..self.streams {
                 scope.spawn(|| self.send(&figure));
             }

@@ -8,6 +8,7 @@ use super::sockets::Sockets;
 use crate::readers::waits::{kernel_function, syscall, wait_state};
 use crate::system::clock::{ClockId, clock_ns, now};
 use crate::system::memory;
+use crate::system::stat::Stat;
 use crate::system::{Roots, guard, mounts, text};
 use holdup_reason::facts::{DeviceNumber, FileRef, Ns, ObjectRef, Place, ThreadRef};
 use std::cell::OnceCell;
@@ -35,7 +36,7 @@ pub(super) fn detail(
     since_ns: Ns,
 ) -> Option<Detail> {
     let folder = roots.process(thread.pid, "task").join(thread.tid.to_string());
-    let stat = crate::system::stat::Stat::read(&folder.join("stat"))?;
+    let stat = Stat::read(&folder.join("stat"))?;
     let state = wait_state(stat.state)?;
     let call = guard::map(vec![folder.join("syscall")], |path: &PathBuf| {
         text::read(path).ok().and_then(|bytes| syscall(&bytes))
@@ -182,16 +183,56 @@ pub(super) fn object(roots: &Roots, sockets: &Sockets, pid: u32, fd: u32) -> Opt
     if let Some(what) = name.strip_prefix("anon_inode:") {
         return Some(ObjectRef::Other { what: what.trim_matches(['[', ']']).into(), ino: 0 });
     }
-    if name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") {
-        let name = name.trim_start_matches("/dev/").to_string();
-        return Some(ObjectRef::Tty { dev: window(&name).unwrap_or_default(), name });
-    }
-    file(roots, pid, fd, &name)
+    terminal(roots, pid, fd, &name).or_else(|| file(roots, pid, fd, &name))
 }
 
-/// The device number of a pty's slave: major 136 and on, by its index (Documentation/admin-guide/devices.txt).
+/// A terminal by where its descriptor leads to: either side of a pair, a console, a line, or whichever one controls the process.
+fn terminal(roots: &Roots, pid: u32, fd: u32, path: &str) -> Option<ObjectRef> {
+    let is_used = |name: &&str| name.starts_with("pts/") || name.starts_with("tty");
+    if is_master(path) {
+        return window_shown(roots, pid, fd).map(shown);
+    }
+    let name = match path.strip_prefix("/dev/")? {
+        "tty" => controlling(&Stat::read(&roots.process(pid, "stat"))?)?,
+        name => Some(name).filter(is_used)?.to_string(),
+    };
+    Some(ObjectRef::Tty { dev: window(&name).unwrap_or_default(), name })
+}
+
+/// Whether a descriptor is on the side of whoever shows a terminal.
+pub(super) fn is_master(path: &str) -> bool {
+    matches!(path, "/dev/ptmx" | "/dev/pts/ptmx")
+}
+
+/// The number of the pair of which such a descriptor is the master (drivers/tty/pty.c, pty_show_fdinfo).
+pub(super) fn window_shown(roots: &Roots, pid: u32, fd: u32) -> Option<u32> {
+    let bytes = text::read(&roots.process(pid, "fdinfo").join(fd.to_string())).ok()?;
+    let index = text::lines(&bytes).find_map(|line| line.strip_prefix(b"tty-index:"))?;
+    u32::try_from(text::number(index.trim_ascii())?).ok()
+}
+
+/// The side of whoever shows it, of the pair of that number.
+pub(super) fn shown(index: u32) -> ObjectRef {
+    let name = format!("ptm/{index}");
+    ObjectRef::Tty { dev: window(&name).unwrap_or_default(), name }
+}
+
+/// What `/dev/tty` stands for: the slave of a pair, a virtual console or a serial port (Documentation/admin-guide/devices.txt).
+fn controlling(stat: &Stat) -> Option<String> {
+    let (major, minor) =
+        (stat.terminal >> 8 & 0xfff, stat.terminal & 0xff | stat.terminal >> 12 & 0xf_ff00);
+    match (major, minor) {
+        (136..=143, _) => Some(format!("pts/{}", (major - 136) * 256 + minor)),
+        (4, 1..64) => Some(format!("tty{minor}")),
+        (4, 64..) => Some(format!("ttyS{}", minor - 64)),
+        _ => None,
+    }
+}
+
+/// The device number of a pty's slave, for either side: major 136 and on, by its index (Documentation/admin-guide/devices.txt).
 fn window(name: &str) -> Option<DeviceNumber> {
-    let index: u32 = name.strip_prefix("pts/")?.parse().ok()?;
+    let index = name.strip_prefix("pts/").or_else(|| name.strip_prefix("ptm/"));
+    let index: u32 = index?.parse().ok()?;
     Some(DeviceNumber { major: 136 + index / 256, minor: index % 256 })
 }
 
@@ -241,6 +282,51 @@ mod tests {
         let since_ns = until_ns - 9_000_000_000;
         let whole = of("futex", [0, 137, 2, at, 0, 0], since_ns).expect("a time");
         assert!(whole.abs_diff(9_000_000_000) < 1_000_000_000, "{whole}");
+    }
+
+    /// A new pair: its master, its slave, and that one's path.
+    fn pair() -> (std::fs::File, std::fs::File, String) {
+        use std::os::unix::fs::OpenOptionsExt;
+        let open = |path: &str| {
+            let mut how = std::fs::File::options();
+            how.read(true).write(true).custom_flags(libc::O_NOCTTY);
+            how.open(path).expect("opened")
+        };
+        let master = open("/dev/ptmx");
+        let mut path = [0_u8; 64];
+        // SAFETY: the descriptor is a master's; the buffer has the length that is given, and ends with a NUL then.
+        let known = unsafe {
+            let fd = master.as_raw_fd();
+            libc::unlockpt(fd) | libc::ptsname_r(fd, path.as_mut_ptr().cast(), path.len())
+        };
+        assert_eq!(known, 0);
+        let path = std::ffi::CStr::from_bytes_until_nul(&path).expect("a path");
+        let path = path.to_string_lossy().into_owned();
+        (master, open(&path), path)
+    }
+
+    #[test]
+    fn both_sides_of_a_terminal_have_one_number() {
+        let (master, slave, path) = pair();
+        let (roots, sockets, own) = (Roots::default(), Sockets::default(), std::process::id());
+        let of = |fd: i32| match object(&roots, &sockets, own, fd as u32) {
+            Some(ObjectRef::Tty { name, dev }) => (name, dev),
+            other => panic!("no terminal: {other:?}"),
+        };
+        let (shown, used) = (of(master.as_raw_fd()), of(slave.as_raw_fd()));
+        let index = path.trim_start_matches("/dev/pts/");
+        assert_eq!((shown.0, used.0), (format!("ptm/{index}"), format!("pts/{index}")));
+        assert_eq!(shown.1, used.1);
+    }
+
+    #[test]
+    fn what_controls_a_process_is_a_terminal_by_its_number() {
+        let of = |terminal: u32| controlling(&Stat { terminal, ..Stat::default() });
+        assert_eq!(of(136 << 8 | 3).as_deref(), Some("pts/3"));
+        assert_eq!(of(137 << 8 | 1).as_deref(), Some("pts/257"));
+        assert_eq!(of(4 << 8 | 1).as_deref(), Some("tty1"));
+        assert_eq!(of(4 << 8 | 65).as_deref(), Some("ttyS1"));
+        assert_eq!(of(0), None, "it has none");
     }
 
     #[test]

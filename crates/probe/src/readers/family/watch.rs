@@ -5,7 +5,7 @@
 //! so the rest is halved between the end of the old wait and the begin of the new one. Must not: read what a wait is for
 //! (place.rs), or name anybody's peer.
 
-use super::descriptors::{self, Found};
+use super::descriptors::{self, Found, Wanted};
 use super::place::{Detail, detail, own_sockets};
 use super::seen::{Observed, Standing};
 use super::sockets::{self, Sockets};
@@ -79,7 +79,7 @@ pub(super) struct Watch {
     identified: HashSet<u32>,
     asked: Asked,
     sockets: Sockets,
-    sought: HashSet<u64>,
+    sought: Wanted,
     /// When the connections of all who wait so were looked at.
     looked_at_ns: Ns,
     searches: usize,
@@ -98,7 +98,7 @@ impl Watch {
             identified: HashSet::new(),
             asked: Asked::default(),
             sockets: Sockets::default(),
-            sought: HashSet::new(),
+            sought: Wanted::default(),
             looked_at_ns: begin_ns,
             searches: 0,
         }
@@ -271,7 +271,7 @@ impl Watch {
     /// Reads what the waits are for that have stood for a while, and who has the other ends.
     fn look_into(&mut self, now_ns: Ns, observed: &mut Vec<Observed>) {
         let mut left = LOOKED_INTO_MAX;
-        let (mut wanted, mut again): (BTreeSet<u64>, BTreeSet<u64>) = Default::default();
+        let (mut wanted, mut again): (Wanted, BTreeSet<u64>) = Default::default();
         let is_due = now_ns.saturating_sub(self.looked_at_ns) >= AGAIN_NS;
         if is_due {
             self.looked_at_ns = now_ns;
@@ -294,9 +294,7 @@ impl Watch {
             let Some(Detail { place, .. }) = &wait.detail else { continue };
             let is_long = stood_ns >= FOLLOWED_NS;
             match &place.object {
-                Some(object) if is_long && !wait.followed => {
-                    wanted.extend(crate::readers::endpoints::inodes(object));
-                }
+                Some(_) if is_long && !wait.followed => wanted.add(place),
                 // For whichever comes first: who has been asked on any of its connections may be waited for.
                 None if place.is_for_several() && (is_due || is_long && !wait.followed) => {
                     again.extend(own_sockets(&self.roots, seen.thread.pid));
@@ -305,8 +303,8 @@ impl Watch {
             }
             wait.followed |= is_long;
         }
-        wanted.retain(|ino| *ino != 0 && !self.sought.contains(ino));
-        wanted.append(&mut again);
+        wanted.leave_out(&self.sought);
+        wanted.inodes.append(&mut again);
         if wanted.is_empty() || self.searches >= SEARCHES_MAX {
             return;
         }

@@ -75,6 +75,13 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4.ok().or_else(|| <[u8; 16]>::try_from(bytes).map(|it| Ipv6Addr::from(it).into()).ok())
 }
 
+/// A hardware address as ip(8) writes it: `02:00:0a:00:00:02`.
+pub(super) fn hardware_address(bytes: &[u8]) -> String {
+    // INFINIBAND_ALEN, 20, is the longest.
+    let bytes = bytes.iter().take(20).map(|byte| format!("{byte:02x}"));
+    bytes.collect::<Vec<_>>().join(":")
+}
+
 /// Adds an attribute to a request.
 pub(super) fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(((value.len() + 4) as u16).to_ne_bytes());

@@ -6,6 +6,7 @@ use super::attributes::*;
 use super::exchange::dump;
 use super::{Interface, Place};
 use holdup_reason::facts::{BridgePort, Link, Vxlan};
+use std::collections::BTreeMap;
 use std::io;
 
 const RTM_GETLINK: u16 = 18;
@@ -43,18 +44,34 @@ const STATS64: [&str; 25] = [
 pub fn links(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Link>> {
     let mut links = Vec::new();
     // struct ifinfomsg, all zero: every interface.
+    let mut interfaces = BTreeMap::new();
     dump(&place.socket, RTM_GETLINK, &[0; 16], buffer, |message| {
-        links.extend(link(message));
+        if let Some(link) = link(message) {
+            interfaces.insert(link.index, interface(message, &link));
+            links.push(link);
+        }
     })?;
-    place.interfaces.clear();
+    place.interfaces = interfaces;
     for link in &mut links {
         link.netns = place.namespace.netns;
         link.netns_name.clone_from(&place.namespace.name);
-        let (name, kind) = (link.name.clone(), link.kind.clone());
-        let interface = Interface { name, kind, queue_length: link.queue_length };
-        place.interfaces.insert(link.index, interface);
     }
     Ok(links)
+}
+
+/// What is remembered of an interface.
+fn interface(message: &[u8], link: &Link) -> Interface {
+    const IFLA_ADDRESS: u16 = 1;
+    const IFLA_LINK_NETNSID: u16 = 37;
+    let found = attributes(message.get(16..).unwrap_or_default());
+    let hardware = found.get(&IFLA_ADDRESS).map(|bytes| hardware_address(bytes));
+    Interface {
+        name: link.name.clone(),
+        kind: link.kind.clone(),
+        queue_length: link.queue_length,
+        hardware: hardware.unwrap_or_default(),
+        is_above_another: found.contains_key(&IFLA_LINK_NETNSID),
+    }
 }
 
 /// A RTM_NEWLINK message behind its netlink header; the namespace is the caller's.
@@ -176,6 +193,20 @@ mod tests {
         assert_eq!(link(&message).unwrap().carrier, None);
         put_attribute(&mut message, 33, &[0]);
         assert_eq!(link(&message).unwrap().carrier, Some(false));
+    }
+
+    #[test]
+    fn an_interface_says_its_hardware_address_and_whether_it_is_above_another_namespace() {
+        let mut message = vec![0; 16];
+        put_attribute(&mut message, 3, b"vx0\0");
+        put_attribute(&mut message, 1, &[2, 0, 10, 0, 0, 2]);
+        let read = |message: &[u8]| {
+            let it = interface(message, &link(message).unwrap());
+            (it.hardware, it.is_above_another)
+        };
+        assert_eq!(read(&message), ("02:00:0a:00:00:02".into(), false));
+        put_attribute(&mut message, 37, &[0; 4]);
+        assert!(read(&message).1);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Route {
     pub index: u32,
     /// Whom they are given to there; none: the address itself.
     pub gateway: Option<IpAddr>,
+    /// What a router said that the way takes, bytes (path MTU); none if none has, or that is forgotten.
+    pub path_mtu_bytes: Option<u32>,
 }
 
 /// struct rtmsg and its attributes: which way to this one address, from that one.
@@ -97,5 +99,22 @@ pub(crate) fn route(message: &[u8]) -> Option<Route> {
     let found = attributes(message.get(12..)?);
     let via = || address(found.get(&RTA_VIA)?.get(2..)?);
     let gateway = found.get(&RTA_GATEWAY).and_then(|bytes| address(bytes)).or_else(via);
-    Some(Route { index: u32_at(found.get(&RTA_OIF)?, 0)?, gateway })
+    let index = u32_at(found.get(&RTA_OIF)?, 0)?;
+    let path_mtu_bytes = path_mtu(message, &found);
+    Some(Route { index, gateway, path_mtu_bytes })
+}
+
+/// What was learnt from a router is an exception of one address, which ends of itself; what is set at a route, or was announced with it
+/// (IPv6), is none.
+fn path_mtu(message: &[u8], found: &Attributes<'_>) -> Option<u32> {
+    const RTM_F_CLONED: u32 = 0x200;
+    const RTA_METRICS: u16 = 8;
+    const RTA_CACHEINFO: u16 = 12;
+    const RTAX_MTU: u16 = 2;
+    /// Of struct rta_cacheinfo.
+    const RTA_EXPIRES: usize = 8;
+    let is_exception = u32_at(message, 8)? & RTM_F_CLONED != 0;
+    let expires = u32_at(found.get(&RTA_CACHEINFO)?, RTA_EXPIRES)?.cast_signed();
+    let bytes = u32_at(attributes(found.get(&RTA_METRICS)?).get(&RTAX_MTU)?, 0)?;
+    (is_exception && expires > 0).then_some(bytes)
 }

@@ -195,12 +195,28 @@ fn neighbour_message(state: u16) -> Vec<u8> {
 #[test]
 fn the_way_to_an_address() {
     let on_link = route(&route_message(1, &[])).unwrap();
-    assert_eq!(on_link, Route { index: 3, gateway: None });
+    assert_eq!(on_link, Route { index: 3, gateway: None, path_mtu_bytes: None });
     let gateway = |reported: Vec<u8>| route(&reported).unwrap().gateway.unwrap().to_string();
     assert_eq!(gateway(route_message(1, &[attribute(5, &[10, 0, 0, 1])])), "10.0.0.1");
     let via = [&10u16.to_ne_bytes()[..], &[0; 15], &[1]].concat();
     assert_eq!(gateway(route_message(1, &[attribute(18, &via)])), "::1");
     assert_eq!(route(&route_message(2, &[])), None, "an address of its own");
+}
+
+#[test]
+fn what_a_router_said_of_a_way_is_not_what_is_set_there() {
+    let learnt = |flags: u32, expires: u32| {
+        let more = [
+            attribute(8, &attribute(2, &numbers(&[1_400]))),
+            attribute(12, &numbers(&[0, 0, expires, 0])),
+        ];
+        let mut message = route_message(1, &more);
+        message[8..12].copy_from_slice(&flags.to_ne_bytes());
+        route(&message).unwrap().path_mtu_bytes
+    };
+    assert_eq!(learnt(0x200, 59_000), Some(1_400));
+    assert_eq!(learnt(0x200, 0), None, "it is set, or was forgotten");
+    assert_eq!(learnt(0, 59_000), None, "it was announced with the route");
 }
 
 #[test]
@@ -220,7 +236,7 @@ fn why_nothing_is_sent_to_an_address() {
 #[test]
 fn a_neighbour_entry() {
     let failed = neighbour(&neighbour_message(0x20)).unwrap();
-    assert_eq!(failed, Neighbour { state: 0x20, updated_ns: 70_000_000 });
+    assert_eq!(failed, Neighbour { state: 0x20, updated_ns: 70_000_000, hardware: String::new() });
 }
 
 #[test]

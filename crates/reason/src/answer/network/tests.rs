@@ -166,6 +166,9 @@ fn a_neighbour_that_does_not_answer_has_who_waits_behind_it() {
             index: 2,
             state,
             updated_ns,
+            path_mtu_bytes: None,
+            hardware: String::new(),
+            tunnel_ends: Vec::new(),
         }))
     };
     let client = inet("tcp", 100, "10.0.0.1:40000", "10.9.0.2:80", 2);

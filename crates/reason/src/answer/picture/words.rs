@@ -7,7 +7,7 @@
 
 use super::bounds::clipped;
 use crate::answer::report::{AnswerEnd, Culprit, CulpritKind, ObjectName};
-use crate::answer::sentences::is_line;
+use crate::answer::sentences::{is_frozen, is_line};
 use crate::graph::end::EndKind;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -204,6 +204,7 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Link, Some(by)) => format!("{on} is full, {by} does not empty it"),
         (EndKind::Link, None) => format!("{on} is full"),
         (EndKind::Person, _) if is_line(end) => format!("what comes over {on}"),
+        (EndKind::Person, _) if is_frozen(end) => format!("{on} is frozen"),
         (EndKind::Person, _) => format!("a person: {on}"),
         (EndKind::Open, _) => format!("{on}, not seen further"),
         (EndKind::Limit, _) => format!("refused by {on}"),

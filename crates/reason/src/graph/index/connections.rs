@@ -471,6 +471,8 @@ mod tests {
     fn who_is_bound_where_a_datagram_goes_is_its_server() {
         assert_eq!(asks_by_datagram("127.0.0.1:514"), EndKind::Sleep);
         assert_eq!(asks_by_datagram("0.0.0.0:514"), EndKind::Sleep);
+        assert_eq!(asks_by_datagram("[::]:514"), EndKind::Sleep, "it takes those of IPv4, too");
+        assert_eq!(asks_by_datagram("[::1]:514"), EndKind::Remote);
         assert_eq!(asks_by_datagram("0.0.0.0:515"), EndKind::Remote);
         assert_eq!(asks_by_datagram("10.0.0.1:514"), EndKind::Remote);
     }

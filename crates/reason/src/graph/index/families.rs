@@ -166,15 +166,20 @@ impl<'a> Families<'a> {
         false
     }
 
-    /// The one child that a process had for most of an interval.
-    pub(in crate::graph) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
-        let lived = |child: &&ThreadRef| {
+    /// The children that a process had for most of an interval.
+    pub(in crate::graph) fn children_within(&self, pid: u32, from: Ns, to: Ns) -> Vec<ThreadRef> {
+        let lived = |child: &ThreadRef| {
             let (since, until) = self.there(child, (from, to));
             until.saturating_sub(since) * 2 >= to.saturating_sub(from)
         };
-        let children = self.children_ever(pid);
-        let alive: Vec<&ThreadRef> = children.iter().filter(lived).collect();
-        match alive[..] {
+        let mut children = self.children_ever(pid);
+        children.retain(lived);
+        children
+    }
+
+    /// The one child that a process had for most of an interval.
+    pub(in crate::graph) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
+        match &self.children_within(pid, from, to)[..] {
             [only] => Some(only.clone()),
             _ => None,
         }

@@ -9,6 +9,8 @@
 //! A commit of the journal waits for the data that is in it: it may stand at the limit of a group that none of those who
 //! wait for the commit is in. They are held up by the limit all the same.
 //!
+//! The disk that is waited for may be made of the limited one: then its requests are in flight while the one below has nothing to do.
+//!
 //! Must not: ask for a band (60 % to 135 % of the limit). The kernel hands out whole requests by slices of a tenth of a
 //! second, so a group that may write 5 to 12 times a second beside a journal reaches 57 % to 170 %, and waits for nothing
 //! else. Rejected: measuring the gap between bio and request (it shows microseconds).
@@ -16,9 +18,10 @@
 use super::waited::{self, SLOW};
 use super::wording;
 use crate::facts::IoLimit;
+use crate::graph::chains::ChainLink;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_limits::LimitUse;
+use crate::measure::disk_limits::{INSIDE_UPPER, LimitUse};
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
 use crate::model::words;
@@ -83,10 +86,14 @@ pub(crate) static RULE: Rule = Rule {
             "no limit is set on the device for the group or any group above it",
             "a_limit_of_another_group_or_device_is_no_reason",
         ),
+        Refutation::new(
+            "the disk that is waited for is made of the limited one, and has nothing in flight meanwhile",
+            "who_waits_before_the_disk_that_is_made_of_it_is_not_held_up_below",
+        ),
     ],
     remedies: &["raise or remove the limit", "spread the work, or make fewer, larger requests"],
     stories: &["S1.1", "S0.6"],
-    thresholds: &[&USED, &BEFORE, &SLOW, &MET, &MOSTLY],
+    thresholds: &[&USED, &BEFORE, &SLOW, &MET, &MOSTLY, &INSIDE_UPPER],
     finds: Finds::Look(find),
 };
 
@@ -108,7 +115,7 @@ fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
     let mut found = Vec::new();
     for view in measures.disks.views.values() {
         let mut held: Vec<Held<'m>> =
-            view.limits.iter().filter_map(|limit| held(measures, view, limit)).collect();
+            view.limits.uses.iter().filter_map(|limit| held(measures, view, limit)).collect();
         held.sort_by(|a, b| b.limit.used().total_cmp(&a.limit.used()));
         if held.is_empty() {
             continue;
@@ -165,14 +172,18 @@ struct Waits {
 
 impl Waits {
     fn of(measures: &Measures<'_>, view: &DiskView<'_>) -> Self {
-        let (model, dev) = (measures.model, Some(view.disk.dev));
+        let model = measures.model;
         let mut waits = Self::default();
         for wait in measures.waits().filter(|wait| !wait.kernel) {
             let sums = match (wait.class, &wait.object) {
-                (WaitClass::Disk | WaitClass::PageFault, Object::Disk(on)) if *on == dev => {
+                (WaitClass::Disk | WaitClass::PageFault, Object::Disk(on))
+                    if view.limits.may_hold(*on) =>
+                {
                     &mut waits.direct
                 }
-                (WaitClass::Journal, Object::Journal(on)) if *on == dev => &mut waits.journal,
+                (WaitClass::Journal, Object::Journal(on)) if view.limits.may_hold(*on) => {
+                    &mut waits.journal
+                }
                 _ => continue,
             };
             let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
@@ -198,13 +209,15 @@ impl Waits {
 
 /// An end is the disk, or a commit on it that waits for a request which no event showed.
 fn is_on(view: &DiskView<'_>, end: &End) -> bool {
-    let dev = Some(view.disk.dev);
-    let through_journal = || end.links.iter().any(|link| link.object == Object::Journal(dev));
+    let through_journal = |link: &ChainLink| match link.object {
+        Object::Journal(on) => view.limits.may_hold(on),
+        _ => false,
+    };
     let is_wait = matches!(end.class, WaitClass::Disk | WaitClass::PageFault);
     is_wait
         && match end.object {
-            Object::Disk(None) => through_journal(),
-            Object::Disk(on) => on == dev,
+            Object::Disk(None) => end.links.iter().any(|link| through_journal(link)),
+            Object::Disk(on) => view.limits.may_hold(on),
             _ => false,
         }
 }
@@ -222,7 +235,7 @@ fn matched<'m>(
     let by = Culprit { container: Some(group.clone()), ..Culprit::setting(group, setting(limit)) };
     let explain = move |loss: &Loss<'_>| explain(measures, view, &held, loss);
     let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
-    let mut parts = Vec::new();
+    let (mut parts, mut upper) = (Vec::new(), None);
     for (at, end) in open.iter().enumerate().filter(|(_, end)| is_on(view, end)) {
         let is_free = |pid: &u32| !taken.contains(&(at, *pid));
         let lost = end.victims.iter().filter(|(pid, _)| is_free(pid));
@@ -237,9 +250,15 @@ fn matched<'m>(
         let all = own.len() == end.victims.len();
         parts.extend(waited::part_of(measures, end, |pid| own.contains(&pid)));
         matched = matched.claiming(at, (!all).then_some(own));
+        let is_upper = matches!(end.object, Object::Disk(Some(on)) if on != view.disk.dev);
+        upper = upper.or(is_upper.then_some(end));
     }
     if matched.claims.is_empty() {
         return None;
+    }
+    if let Some(end) = upper {
+        matched = waited::of_layer(measures, end, view, matched);
+        matched.proof = Proof::TwoWitnesses;
     }
     Some(match End::merged(&parts) {
         Some(part) => waited::of_part(matched, part),
@@ -364,9 +383,11 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
 mod tests {
     use super::*;
     use crate::answer::explain as answer;
-    use crate::facts::{DeviceNumber, Disk, Fact, Ns};
+    use crate::facts::{Body, DeviceNumber, Disk, DiskSample, Fact, Ns};
+    use crate::measure::disk_limits::Limited;
     use crate::measure::disk_queue::{DiskQueue, Service};
     use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::{LOOK_NS, fact, reads_from, thread};
 
     const IDLE: Rate = Rate { per_second: 40, ms: 1, in_flight: 0, busy: 5 };
     const OFTEN: &[(Ns, Ns)] = &[(0, 1_200), (1_300, 2_500), (2_600, 3_800), (3_900, 4_990)];
@@ -445,6 +466,37 @@ mod tests {
         }
     }
 
+    /// The writer waits for a loop device whose file lies on the limited disk; so many percent of the time it has a request in flight.
+    fn on_a_loop(busy: u64, wrote: u64) -> Vec<Fact> {
+        let dev = DeviceNumber { major: 7, minor: 0 };
+        let (name, backing_file) = ("loop0".into(), Some("/img".into()));
+        let upper = Disk { dev, name, below: vec![DEV], backing_file, ..Disk::default() };
+        let mut facts = disk(named("sda"), IDLE);
+        facts.extend(group("/g", DEV, 8, wrote));
+        facts.extend([member(10, "app", "/g"), fact(Body::Disk(upper))]);
+        for tenth in 0..=50 {
+            let busy_ms = busy * tenth;
+            let sample = DiskSample { dev, busy_ms, in_flight: 1, ..DiskSample::default() };
+            facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
+        }
+        facts.extend(waits(thread(10, "app"), false, &reads_from(dev), OFTEN));
+        facts
+    }
+
+    #[test]
+    fn a_limit_on_the_disk_below_holds_up_who_waits_for_the_one_made_of_it() {
+        let report = answer(on_a_loop(100, 23));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, &*finding.object.name), ("disk.own_throttle", "sda"));
+        assert!(finding.text.ends_with("Disk loop0, which is waited for, lies on it, in /img."));
+    }
+
+    #[test]
+    fn who_waits_before_the_disk_that_is_made_of_it_is_not_held_up_below() {
+        assert!(codes(on_a_loop(10, 23)).is_empty());
+        assert!(codes(on_a_loop(100, 4)).is_empty(), "little of the limit is used");
+    }
+
     fn grown(service: Option<f64>, waiting: f64) -> f64 {
         let disk = Disk::default();
         let view = DiskView {
@@ -456,7 +508,7 @@ mod tests {
             best_bytes_per_second: 0.0,
             requests: Vec::new(),
             users: Vec::new(),
-            limits: Vec::new(),
+            limits: Limited::default(),
         };
         growth(&view, waiting)
     }
@@ -482,7 +534,7 @@ mod tests {
     fn limited_both_ways(wrote: u64) -> Vec<Fact> {
         let mut facts = facts(IDLE, wrote);
         for fact in &mut facts {
-            if let crate::facts::Body::Cgroup(group) = &mut fact.body {
+            if let Body::Cgroup(group) = &mut fact.body {
                 let file = "blkio.throttle.read_iops_device".into();
                 let read = IoLimit { kind: "read_iops".into(), file, ..group.io_limits[0].clone() };
                 group.io_limits.insert(0, read);
@@ -509,7 +561,7 @@ mod tests {
     #[test]
     fn where_no_group_counts_the_disks_own_writes_are_held_against_the_limit_of_writes() {
         let mut facts = limited_both_ways(40);
-        facts.retain(|fact| !matches!(fact.body, crate::facts::Body::CgroupSample(_)));
+        facts.retain(|fact| !matches!(fact.body, Body::CgroupSample(_)));
         let report = answer(facts);
         assert!(
             report.findings[0].text.contains("write requests/s"),

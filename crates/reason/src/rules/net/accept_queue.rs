@@ -7,26 +7,27 @@
 //!
 //! Must not: claim the wait of a client who has an end of his own at the server. Rejected: overflows alone (they are
 //! counted for all listeners of a namespace together).
+//!
+//! Edit together: listeners.rs.
 
-use crate::facts::*;
-use crate::graph::end::{End, EndKind};
+use crate::facts::{LimitKind, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::measure::own_functions::stands_in;
-use crate::measure::tcp_stream::{SocketChanges, leads_to, other_end};
 use crate::model::object::Object;
-use crate::model::{Model, words};
+use crate::model::words;
 use crate::rules::action::{Action, Question};
-use crate::rules::net::losses::{self, in_target};
+use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, server, were};
+use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 /// Part of the look that clients lose.
 static WAITED: Threshold = Threshold::new(
@@ -68,6 +69,10 @@ pub(crate) static RULE: Rule = Rule {
             "a_worker_that_waits_for_its_script_is_led_on_to_that",
         ),
         Refutation::new(
+            "it is the SYN queue that is full, and no accept queue overflowed (then that is the finding)",
+            "a_full_syn_queue_is_no_full_accept_queue",
+        ),
+        Refutation::new(
             "the server tries to, and is refused a descriptor (then that is the finding)",
             "a_server_that_may_open_no_more_is_that",
         ),
@@ -78,52 +83,17 @@ pub(crate) static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
-/// A listening socket with connections in its queue.
-#[derive(Clone, Copy)]
-struct Listener<'m> {
-    process: &'m ThreadRef,
-    socket: &'m InetRef,
-    state: &'m SocketState,
-    /// Overflows of accept queues of its namespace within the look.
-    overflows: u64,
-    /// What this one dropped within the look.
-    dropped: u64,
-}
-
-impl Listener<'_> {
-    /// The kernel lets one more in than the limit says.
-    fn is_full(&self) -> bool {
-        self.state.accept_queue >= self.state.accept_limit
-    }
-
-    /// It overflows now and then, and is emptied in between. What was dropped while no queue overflowed was dropped for
-    /// another reason.
-    fn has_bursts(&self) -> bool {
-        self.dropped > 0 && self.overflows > 0 && !self.is_full()
-    }
-}
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let model = measures.model;
-    let changes = SocketChanges::of(model);
-    let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for endpoint in &model.held.endpoints {
-        let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
+    for listener in listeners(measures) {
+        let has_waiting =
+            listener.state.accept_queue > 0 || listener.dropped > 0 && listener.overflows > 0;
+        if !has_waiting || listener.has_no_room_for_requests() {
             continue;
-        };
-        let listens = socket.is_tcp() && socket.state == TCP_LISTEN;
-        let dropped = changes.of_endpoint(endpoint).map_or(0, |(_, change)| change.drops);
-        let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
-        let is_queue = state.accept_queue > 0 || dropped > 0 && overflows > 0;
-        if listens && is_queue && seen.insert(socket.ino) {
-            let process = server(measures, ends, socket);
-            let process = process.unwrap_or(&endpoint.process);
-            if may_open_no_more(measures, process) {
-                continue;
-            }
-            let listener = Listener { process, socket, state, overflows, dropped };
-            found.extend(matched(measures, ends, listener));
+        }
+        let process = server(measures, ends, listener.socket).unwrap_or(listener.process);
+        if !may_open_no_more(measures, process) {
+            found.extend(matched(measures, ends, Listener { process, ..listener }));
         }
     }
     found
@@ -135,85 +105,6 @@ fn may_open_no_more(measures: &Measures<'_>, process: &ThreadRef) -> bool {
         measures.model.threads.denied.iter().filter(|(_, denied)| denied.thread.pid == process.pid);
     let mut limits = own.filter_map(|(_, denied)| denied.limit);
     limits.any(|limit| limit.kind == LimitKind::Descriptors)
-}
-
-/// Of several processes that have the listener, the one that is to accept: whom following the clients' waits came to, else
-/// one that another of them began (a worker, and not its master).
-fn server<'m>(
-    measures: &'m Measures<'m>,
-    ends: &'m [End],
-    listener: &InetRef,
-) -> Option<&'m ThreadRef> {
-    let model = measures.model;
-    let all = model.held.endpoints.iter();
-    let has_it =
-        |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.ino);
-    let all: Vec<&ThreadRef> = all.filter(has_it).map(|end| &end.process).collect();
-    let clients = clients(measures, listener);
-    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
-    let through = |end: &&End| end.links.iter().any(|link| waited_on.contains(&link.object));
-    let found = ends.iter().filter(through).filter_map(|end| end.who.as_ref());
-    let found = found.filter_map(|who| all.iter().find(|own| own.pid == who.pid)).next();
-    let parent = |own: &ThreadRef| model.threads.identity(own).map(|known| known.parent_pid);
-    let is_worker = |own: &&&ThreadRef| all.iter().any(|other| parent(own) == Some(other.pid));
-    found.or_else(|| all.iter().find(is_worker)).copied()
-}
-
-/// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.
-fn clients<'a>(measures: &'a Measures<'_>, listener: &InetRef) -> Vec<&'a WaitSpan> {
-    let model = measures.model;
-    let waits = |wait: &&WaitSpan| {
-        let Some(ObjectRef::Inet(socket)) = &wait.place.object else { return false };
-        match wait.class {
-            WaitClass::SocketConnect => leads_to(model, socket, listener),
-            WaitClass::SocketRead | WaitClass::SocketWrite => {
-                leads_to(model, socket, listener) && other_end(model, socket).is_none()
-            }
-            _ => false,
-        }
-    };
-    measures.waits().filter(waits).collect()
-}
-
-/// The ends of the clients' waits: the connection itself, or what the server does instead of answering. What holds the
-/// server up has a name of its own.
-fn claimed<'m>(
-    mut matched: Match<'m>,
-    measures: &Measures<'_>,
-    ends: &[End],
-    listener: Listener<'_>,
-    clients: &[&WaitSpan],
-) -> Match<'m> {
-    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
-    let pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
-    let through = |end: &End| end.links.iter().any(|link| waited_on.contains(&link.object));
-    let mut path_seconds = 0.0;
-    for (at, end) in ends.iter().enumerate() {
-        let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
-        let victims = match end.kind {
-            EndKind::Remote | EndKind::Link if waited_on.contains(&end.object) => None,
-            EndKind::Works | EndKind::Sleep if by_server && through(end) => Some(pids.clone()),
-            _ => continue,
-        };
-        let is_ours = |pid: &u32| victims.as_ref().is_none_or(|pids| pids.contains(pid));
-        if end.victims.keys().any(is_ours) {
-            path_seconds += end.seconds;
-            matched = matched.claiming(at, victims);
-        }
-    }
-    if measures.is_command() && !matched.claims.is_empty() {
-        matched.path_seconds = Some(path_seconds);
-    }
-    matched
-}
-
-/// Whether a process that somebody asked about has the listener open.
-fn is_asked_about(model: &Model, listener: Listener<'_>) -> bool {
-    let target = model.look.target.as_ref().filter(|target| target.kind == TargetKind::Process);
-    let has_it = |end: &Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.socket.ino);
-    target.is_some_and(|target| {
-        model.held.endpoints.iter().any(|end| end.process.pid == target.pid && has_it(end))
-    })
 }
 
 /// Seconds of the clients' waits that lead through the server to somebody else.
@@ -259,13 +150,7 @@ fn matched<'m>(
 ) -> Option<Match<'m>> {
     let model = measures.model;
     let waits = clients(measures, listener.socket);
-    let mut lost = Losses::new();
-    for wait in &waits {
-        let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
-        lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
-    }
-    // Who asks about a process that has the listener open asks for its clients.
-    let lost = if is_asked_about(model, listener) { lost } else { in_target(measures, lost) };
+    let lost = lost(measures, listener, &waits);
     let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
     let full = listener.is_full();
     let refuses = full && listener.overflows > 0 && measures.concerns(listener.process);
@@ -368,10 +253,6 @@ fn wording(
         evidence: evidence(measures, listener, longest),
         remedy: remedy(listener.process, class),
     }
-}
-
-fn were(n: u64) -> &'static str {
-    if n == 1 { "was" } else { "were" }
 }
 
 fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Vec<Evidence> {

@@ -89,6 +89,24 @@ fn what_was_dropped_while_no_queue_overflowed_was_not_dropped_by_a_full_one() {
 }
 
 #[test]
+fn a_full_syn_queue_is_no_full_accept_queue() {
+    let found = |ignored: u64| {
+        let mut facts = listener(2, 0);
+        facts.truncate(1);
+        let mut again = facts[0].clone();
+        if let Body::Endpoint(endpoint) = &mut again.body {
+            endpoint.socket = endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
+        }
+        facts.push(again);
+        facts.extend(counters(&[("TcpExt.TCPReqQFullDrop", 1, 1 + ignored)]));
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        codes(facts)
+    };
+    assert_eq!(found(0), ["net.accept_queue"]);
+    assert_eq!(found(9), ["net.syn_backlog"]);
+}
+
+#[test]
 fn who_waits_for_an_answer_in_the_queue_waits_for_the_accept() {
     let mut facts = listener(2, 0);
     facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));

@@ -271,7 +271,8 @@ mod tests {
             wait(10, "curl", "connect", object, 0, 40),
             next_hop("10.0.0.2", ("eth0", "veth", 2), FAILED),
         ];
-        let here = AddressHere { netns: 1, address, far_netns: 2, far_index: 4 };
+        let here =
+            AddressHere { netns: 1, address, far_netns: 2, far_index: 4, hardware: Vec::new() };
         facts.extend(has.then(|| fact(Body::AddressHere(here))));
         let link = |netns, index, name: &str, peer, port| Link {
             netns,

@@ -2,7 +2,7 @@
 //!
 //! Owns the words of the reasons that no rule of their own is about; where a reason says nothing, the function that dropped may. A reason
 //! that is not listed is of a newer kernel, or of a module, and is said as it stands. Must not: say whose packets they are, or that a drop
-//! matters (packet_dropped.rs).
+//! matters (drop_places.rs).
 //!
 //! Edit together: src/kernel/fitting.rs of the probe (what is the ordinary end of a packet, and not counted).
 
@@ -16,11 +16,27 @@ pub(super) struct Cause {
     pub clause: String,
     /// Where to look.
     pub look: Look,
+    /// What it is about.
+    pub matter: Matter,
 }
 
+/// What a drop is about, by which the rules share them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Matter {
+    /// Packets that are longer than an MTU.
+    Length,
+    /// Packets whose checksum does not fit what is in them.
+    Checksum,
+    /// Whatever else.
+    Other,
+}
+
+/// Reasons, and functions that drop for one, of packets that are longer than an MTU.
+const LENGTH: [&str; 3] = ["PKT_TOO_BIG", "br_dev_queue_push_xmit", "ip_fragment"];
+/// Reasons of packets that came in with a wrong checksum. Not SKB_CSUM: that one could not be made here (tap_handle_frame), or is a raw socket's.
+const CHECKSUMS: [&str; 4] = ["TCP_CSUM", "UDP_CSUM", "ICMP_CSUM", "IP_CSUM"];
+
 const TOO_LONG: &str = "they are longer than its MTU allows";
-/// Of a veth whose other end is known, and takes no such length.
-pub(super) const TOO_LONG_FOR_PEER: &str = "they are longer than the MTU of its other end allows";
 const NOT_TAKEN_BY_PEER: &str =
     "they are longer than the MTU of its other end allows, or that end is down";
 const CHECKSUM: &str = "their checksum is wrong";
@@ -174,7 +190,7 @@ const FUNCTIONS: &[(&str, &str, Look)] = &[
 pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
     let listed = |all: &[(&str, &str, Look)], name: &str| {
         let (_, clause, look) = all.iter().find(|(known, _, _)| *known == name)?;
-        Some(Cause { clause: (*clause).into(), look: *look })
+        Some(Cause { clause: (*clause).into(), look: *look, matter: matter(name) })
     };
     let begins = |all: &[&str], name: &str| all.iter().any(|begin| name.starts_with(begin));
     match (drops.reason.as_str(), drops.function.as_str()) {
@@ -190,8 +206,16 @@ pub(super) fn cause(drops: &PacketDrops) -> Option<Cause> {
                 true => "a module of the kernel drops them".into(),
                 false => format!("the kernel's word for why is {reason}"),
             };
-            Some(Cause { clause, look: Look::Kernel })
+            Some(Cause { clause, look: Look::Kernel, matter: Matter::Other })
         }),
+    }
+}
+
+fn matter(name: &str) -> Matter {
+    match name {
+        _ if LENGTH.contains(&name) => Matter::Length,
+        _ if CHECKSUMS.contains(&name) => Matter::Checksum,
+        _ => Matter::Other,
     }
 }
 
@@ -215,6 +239,19 @@ mod tests {
         assert_eq!(said, ("the kernel's word for why is OVS_DROP_METER".into(), Look::Kernel));
         let said = of("131074", "").expect("a cause");
         assert_eq!(said.0, "a module of the kernel drops them");
+    }
+
+    #[test]
+    fn what_a_drop_is_about_follows_from_its_reason_or_its_function() {
+        let matter = |reason: &str, function: &str| {
+            let (reason, function) = (reason.into(), function.into());
+            cause(&PacketDrops { reason, function, ..PacketDrops::default() }).map(|it| it.matter)
+        };
+        assert_eq!(matter("PKT_TOO_BIG", ""), Some(Matter::Length));
+        assert_eq!(matter(NOT_SPECIFIED, "br_dev_queue_push_xmit"), Some(Matter::Length));
+        assert_eq!(matter("FRAG_REASM_TIMEOUT", ""), Some(Matter::Other), "none was too long");
+        assert_eq!(matter("UDP_CSUM", ""), Some(Matter::Checksum));
+        assert_eq!(matter("SKB_CSUM", ""), Some(Matter::Other), "it could not be made here");
     }
 
     #[test]

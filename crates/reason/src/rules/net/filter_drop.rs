@@ -7,20 +7,18 @@
 //! Must not: blame the peer, whom the packet never reached; or name a rule that another one may be. Rejected: rules alone (a rule
 //! that would match may stand behind one that accepts).
 
-use crate::facts::FilterRule;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::filter_rules::{Suspects, suspects};
 use crate::measure::packet_drops::Dropped;
 use crate::model::words;
-use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
     LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
 };
-use crate::rules::net::ways_out::command_in;
+use crate::rules::net::filter_words::{place, ways_out, what};
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
 
@@ -115,45 +113,6 @@ fn matched<'m>(
     Some(claiming(matched, &filtered.losing))
 }
 
-/// `tcp dport 8080 drop`, as nft writes it.
-fn what(rule: &FilterRule) -> String {
-    if rule.handle == 0 {
-        return "policy drop".into();
-    }
-    let mut parts = Vec::new();
-    let ip = if rule.family == "ip6" { "ip6" } else { "ip" };
-    let mut address = |word: &str, it: Option<(std::net::IpAddr, u8)>| {
-        if let Some((network, bits)) = it {
-            let whole = if network.is_ipv4() { u32::BITS } else { u128::BITS };
-            let length = if u32::from(bits) == whole { String::new() } else { format!("/{bits}") };
-            parts.push(format!("{ip} {word} {network}{length}"));
-        }
-    };
-    address("saddr", rule.source);
-    address("daddr", rule.destination);
-    let protocol = rule.protocol.as_deref();
-    let port = |word: &str, port: Option<u16>| {
-        port.map(|port| format!("{} {word} {port}", protocol.unwrap_or("th")))
-    };
-    let ports = [port("sport", rule.source_port), port("dport", rule.destination_port)];
-    if let (Some(protocol), [None, None]) = (protocol, &ports) {
-        parts.push(format!("meta l4proto {protocol}"));
-    }
-    parts.extend(ports.into_iter().flatten());
-    parts.extend(rule.rest.iter().map(|name| format!("({name})")));
-    parts.push(if rule.rejects { "reject" } else { "drop" }.into());
-    parts.join(" ")
-}
-
-/// `chain ip filter OUTPUT, handle 4`.
-fn place(rule: &FilterRule) -> String {
-    let chain = format!("chain {} {} {}", rule.family, rule.table, rule.chain);
-    match rule.handle {
-        0 => chain,
-        handle => format!("{chain}, handle {handle}"),
-    }
-}
-
 fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wording {
     let first = &filtered.losing[0];
     let waits = who_waits(measures, end);
@@ -210,7 +169,9 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
         let fact = format!("packets that {} has dropped since it was made", place(rule));
         evidence.push(Evidence::new(fact, packets as f64, "1", "nfnetlink NFT_MSG_GETRULE"));
     }
-    Wording { title, text, evidence, remedy: remedies(measures, filtered) }
+    let dropped = &filtered.losing[0].dropped[0];
+    let remedy = ways_out(measures.model, filtered.netns, filtered.suspects.rule, dropped);
+    Wording { title, text, evidence, remedy }
 }
 
 /// In which namespace, and as what.
@@ -229,58 +190,6 @@ fn whose(filtered: &Filtered<'_>) -> String {
         (None, 0) => "no rule of nftables that drops fits it: it may be one of the older iptables, or of a program.".into(),
         (None, several) => format!("{several} rules there drop what looks like it."),
     }
-}
-
-fn remedies(measures: &Measures<'_>, filtered: &Filtered<'_>) -> Vec<Remedy> {
-    let nft = command_in(measures.model, filtered.netns, "nft");
-    let see = |command: String| Remedy {
-        text: "see the rules there, with their counters and handles".into(),
-        command,
-        action: Some(Action::look(Question::State).through(nft.through.as_ref())),
-        ..Remedy::default()
-    };
-    let Some(rule) = filtered.suspects.rule else {
-        return vec![see(format!("{nft} -a list ruleset"))];
-    };
-    let list = format!(
-        "{nft} -a list chain {} {} {}",
-        rule.family,
-        words::shell(&rule.table),
-        words::shell(&rule.chain)
-    );
-    let mut all = Vec::new();
-    all.extend(let_pass(measures, filtered, rule));
-    all.push(see(list));
-    all
-}
-
-/// Before a rule that iptables made another one can be put, and be taken away by the same words.
-fn let_pass(measures: &Measures<'_>, filtered: &Filtered<'_>, rule: &FilterRule) -> Option<Remedy> {
-    const BUILT_IN: [&str; 3] = ["INPUT", "FORWARD", "OUTPUT"];
-    let tool = match rule.family.as_str() {
-        "ip" => "iptables",
-        "ip6" => "ip6tables",
-        _ => return None,
-    };
-    if rule.table != "filter" || !BUILT_IN.contains(&&*rule.chain) {
-        return None;
-    }
-    let flow = filtered.losing[0].dropped[0].flow;
-    let (end, port) = match filtered.losing[0].dropped[0].is_outgoing {
-        true => (format!("-d {}", flow.to.ip()), format!("--dport {}", flow.to.port())),
-        false => (format!("-s {}", flow.from.ip()), format!("--sport {}", flow.from.port())),
-    };
-    let port = if flow.to.port() == 0 { String::new() } else { format!(" {port}") };
-    let tool = command_in(measures.model, filtered.netns, tool);
-    let of = |verb: &str| {
-        format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, flow.protocol)
-    };
-    Some(Remedy {
-        text: "let them pass, if nobody meant to keep them from it".into(),
-        command: of("-I"),
-        undo: of("-D"),
-        ..Remedy::default()
-    })
 }
 
 #[cfg(test)]

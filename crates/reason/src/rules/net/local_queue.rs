@@ -11,6 +11,7 @@
 use crate::facts::{Link, QdiscFlow, QdiscSample, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::address_owner;
 use crate::measure::packet_queue::{Queue, flow_bytes, flow_seconds};
 use crate::model::words;
 use crate::rules::net::losses::{self, in_target};
@@ -274,7 +275,10 @@ fn passing<'m>(
     let said = waited.by_neighbour(measures, first, share);
     let wording = Wording {
         title: said.title,
-        text: said.text + " Neither is sent by a process that is seen here: they pass through.",
+        text: said.text
+            + " Neither is sent by a process that is seen here: they pass through."
+            + &whose(measures, first)
+            + &whose(measures, behind),
         evidence: waited.evidence(),
         remedy: remedy(measures, &waited, Some(first)),
     };
@@ -282,6 +286,13 @@ fn passing<'m>(
     let mut matched = losses::of_measure(measures, matched, queue.object(), Losses::new(), None);
     (matched.severity_min, matched.severity_max) = (Severity::Warning, Severity::Warning);
     Some(matched)
+}
+
+/// ` 10.88.0.5 is an address of container web.`, of a sender that a namespace of this host is.
+fn whose(measures: &Measures<'_>, sender: &Sender<'_>) -> String {
+    let ip = sender.flows[0].local.ip();
+    let place = address_owner::place(measures.model, ip);
+    place.map_or_else(String::new, |place| format!(" {ip} is an address of {place}."))
 }
 
 /// What is said of a queue, and who is to blame for it.

@@ -2,7 +2,7 @@
 //!
 //! TCP takes a loss for a sign of a full path and halves its window; random losses of one in a hundred leave it
 //! small for ever. The stream's own count of segments sent again is the witness, the namespace's RetransSegs the
-//! second.
+//! second. What a peer reports to have had already (DSACK) was not lost: where that is most of what was sent again, it came late or out of order.
 //!
 //! Must not: fire for losses at a full local queue, or with a grown round trip, which have other names. Rejected: the
 //! namespace's counter alone (it does not say whose segments).
@@ -28,6 +28,14 @@ static LOST: Threshold = Threshold::new(
     "segments sent again for each one delivered: from here loss and not the line sets the rate of Reno and CUBIC on any path \
      of more than a few milliseconds",
     "Mathis et al. 1997: rate = segment / round trip * 1.2 / sqrt(loss)",
+);
+
+/// Part of what was sent again that the peer had already.
+static HAD_ALREADY: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the segments that the namespace sent again, those that peers report twice (DSACK): from here they were mostly not lost",
+    "chosen: most of them; RFC 3708",
 );
 
 /// The rule.
@@ -63,7 +71,7 @@ pub(crate) static RULE: Rule = Rule {
         "BBR bears random loss better",
     ],
     stories: &["S0.17"],
-    thresholds: &[&LOST, &LEAST_AGAIN, &WINDOW_SHUT, &BUSY],
+    thresholds: &[&LOST, &LEAST_AGAIN, &WINDOW_SHUT, &BUSY, &HAD_ALREADY],
     finds: Finds::Look(find),
 };
 
@@ -80,13 +88,65 @@ fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>>
         return None;
     }
     let proof = if counted.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
-    let wording = wording(measures, peer, counted);
+    let again = Again::of(measures, peer);
+    let wording = wording(measures, peer, counted, again);
     let path = format!("path to {}", peer.address.ip());
     let by = Culprit::peer(path, peer.address.to_string());
     peer.claim(measures, Match::new(by, proof, move |_| wording.clone()), false)
 }
 
-fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wording {
+/// Segments of a namespace that its peers had twice, as they report it.
+#[derive(Debug, Clone, Copy)]
+struct Again {
+    /// How many (TCPDSACKRecv).
+    had_already: u64,
+    /// Of what was sent again they are most.
+    is_most: bool,
+    /// Times that segments were seen to come out of order (TCPSACKReorder, TCPTSReorder).
+    reordered: u64,
+}
+
+impl Again {
+    fn of(measures: &Measures<'_>, peer: &Peer<'_>) -> Self {
+        let netns = peer.first().stream.socket.netns;
+        let grown = |name| growth(measures.model, netns, name).unwrap_or(0);
+        let (had_already, again) = (grown("TcpExt.TCPDSACKRecv"), grown("Tcp.RetransSegs"));
+        Self {
+            had_already,
+            is_most: had_already > 0 && had_already as f64 >= HAD_ALREADY.value * again as f64,
+            reordered: grown("TcpExt.TCPSACKReorder") + grown("TcpExt.TCPTSReorder"),
+        }
+    }
+
+    /// In a sentence, where not most was lost.
+    fn said(self, counted: Option<u64>) -> String {
+        let Some(counted) = counted.filter(|_| self.is_most) else { return String::new() };
+        let came = if self.reordered > 0 { "out of order" } else { "late" };
+        format!(
+            " Of {counted} that the network namespace sent again peers had {} already: they came {came}, and were not lost.",
+            self.had_already.min(counted)
+        )
+    }
+
+    fn evidence(self) -> Vec<Evidence> {
+        let of = |fact: &str, count: u64, name: &str| {
+            Evidence::new(fact, count as f64, "1", format!("/proc/net/netstat TcpExt.{name}"))
+        };
+        let twice = "segments that peers of the namespace had twice";
+        let reordered = "times that its segments were seen out of order";
+        vec![
+            of(twice, self.had_already, "TCPDSACKRecv"),
+            of(reordered, self.reordered, "TCPSACKReorder"),
+        ]
+    }
+}
+
+fn wording(
+    measures: &Measures<'_>,
+    peer: &Peer<'_>,
+    counted: Option<u64>,
+    twice: Again,
+) -> Wording {
     let again: u32 = peer.writers.iter().map(|one| one.stream.change.retransmits).sum();
     let delivered: u32 = peer.writers.iter().map(|one| one.stream.change.delivered).sum();
     let share = f64::from(again) / f64::from(again.saturating_add(delivered).max(1));
@@ -102,24 +162,35 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wo
     if let Some(counted) = counted {
         let fact = "segments sent again in the namespace";
         evidence.push(Evidence::new(fact, counted as f64, "1", "/proc/net/snmp Tcp.RetransSegs"));
+        evidence.extend(twice.evidence());
     }
-    Wording {
-        title: format!(
-            "{} loses {} of its segments on the way to {}",
-            peer.writer(),
-            words::percent(share),
-            peer.address
+    let (writer, part) = (peer.writer(), words::percent(share));
+    let (title, find) = match twice.is_most {
+        true => (
+            format!(
+                "{writer} sends {part} of its segments to {} again, most of them for nothing",
+                peer.address
+            ),
+            "find the hop that delays them or changes their order: several lines used as one, a radio",
         ),
+        false => (
+            format!("{writer} loses {part} of its segments on the way to {}", peer.address),
+            "find the hop that loses",
+        ),
+    };
+    Wording {
+        title,
         text: format!(
             "{} pass in waits to write to {}. {again} segments had to be sent again; {} gets through, \
-             with {window} segments under way at a time.",
+             with {window} segments under way at a time.{}",
             words::of_window(peer.lost(), measures.wall_seconds()),
             peer.address,
             bits(rate),
+            twice.said(counted),
         ),
         evidence,
         remedy: vec![Remedy {
-            text: "find the hop that loses".into(),
+            text: find.into(),
             command: format!("{mtr} -n --tcp --port {} {}", peer.address.port(), peer.address.ip()),
             action: Some(Action::look(Question::State).through(mtr.through.as_ref())),
             ..Remedy::default()
@@ -152,6 +223,26 @@ mod tests {
     fn losses_need_the_counter_of_the_namespace_as_well() {
         assert_eq!(counted(stream(lossy()), 41), ["net.loss"]);
         assert!(counted(stream(lossy()), 0).is_empty());
+    }
+
+    #[test]
+    fn segments_that_the_peer_had_already_were_not_lost() {
+        let found = |had: u64, reordered: u64| {
+            let mut facts = stream(lossy());
+            facts.extend(counters(&[
+                ("Tcp.RetransSegs", 7, 47),
+                ("TcpExt.TCPDSACKRecv", 2, 2 + had),
+                ("TcpExt.TCPSACKReorder", 1, 1 + reordered),
+            ]));
+            findings(facts).remove(0)
+        };
+        let most = found(36, 3);
+        assert!(most.title.ends_with("again, most of them for nothing"), "{}", most.title);
+        let said = "Of 40 that the network namespace sent again peers had 36 already: they came out of order, and were not lost.";
+        assert!(most.text.ends_with(said), "{}", most.text);
+        assert!(found(36, 0).text.ends_with("they came late, and were not lost."));
+        let few = found(3, 3);
+        assert!(few.title.contains("loses") && !few.text.contains("already"), "{}", few.text);
     }
 
     #[test]

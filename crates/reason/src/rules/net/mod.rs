@@ -16,7 +16,9 @@ pub(crate) mod accept_queue;
 #[cfg(test)]
 mod accept_queue_tests;
 pub(crate) mod address_duplicate;
+mod address_family;
 pub(crate) mod backlog_full;
+pub(crate) mod bad_checksum;
 pub(crate) mod bridge_full;
 pub(crate) mod bridge_port;
 pub(crate) mod class_ceiling;
@@ -27,18 +29,25 @@ mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
 mod drop_looks;
+mod drop_places;
 mod drop_reasons;
 mod dropped_datagrams;
 mod dropped_packets;
 pub(crate) mod filter_drop;
+pub(crate) mod filter_reject;
+mod filter_words;
 mod full_frame;
 mod line_limits;
 pub(crate) mod line_rate;
+mod listeners;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
+pub(crate) mod mtu;
+mod mtu_ways_out;
 pub(crate) mod neighbour_failed;
 pub(crate) mod neighbour_table_full;
+pub(crate) mod neighbour_wrong;
 pub(crate) mod no_route;
 pub(crate) mod no_way_back;
 pub(crate) mod one_receive_cpu;
@@ -51,7 +60,9 @@ pub(crate) mod proxy_queue;
 mod queue_commands;
 mod queued_questions;
 pub(crate) mod receiver_limited;
+mod relay_legs;
 pub(crate) mod remote_queue;
+mod remote_shaper;
 mod retransmits;
 pub(crate) mod reverse_path;
 pub(crate) mod ring_full;
@@ -60,12 +71,15 @@ pub(crate) mod scenes;
 pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
 pub(crate) mod socket_full;
+pub(crate) mod socket_memory;
 mod standing_queue;
 mod super_packets;
+pub(crate) mod syn_backlog;
 pub(crate) mod table_trend;
 pub(crate) mod tap_full;
 #[cfg(test)]
 mod tests;
+mod too_long;
 pub(crate) mod udp_flood;
 pub(crate) mod undelivered;
 pub(crate) mod ways_out;
@@ -75,21 +89,27 @@ mod writers;
 /// The rules of this area; the first that matches claims an end.
 pub(crate) static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
+    &syn_backlog::RULE,
     &conntrack_full::RULE,
     &filter_drop::RULE,
+    &filter_reject::RULE,
     &neighbour_table_full::RULE,
     &reverse_path::RULE,
     &ring_full::RULE,
     &one_receive_cpu::RULE,
     &backlog_full::RULE,
     &tap_full::RULE,
+    &socket_memory::RULE,
     &overlay_unknown::RULE,
+    &mtu::RULE,
+    &bad_checksum::RULE,
     &packet_dropped::RULE,
     &dns_timeout::RULE,
     &no_route::RULE,
     &no_way_back::RULE,
     &overlay_port::RULE,
     &bridge_port::RULE,
+    &neighbour_wrong::RULE,
     &neighbour_failed::RULE,
     &ports_exhausted::RULE,
     &bridge_full::RULE,

@@ -3,6 +3,8 @@
 //! Two witnesses: somebody waits for the address, and the kernel's neighbour table says of the next hop to it that nobody answered.
 //! An entry that is still incomplete is no such word, so there the table's count of failures must have grown. TCP sends no SYN again
 //! while the first one waits for its neighbour, so its counters say nothing. Ends of several sockets with one next hop are one answer.
+//! What goes into a tunnel waits for the next hop to the tunnel's other end: where nobody answers for that host, it is the one that is named, and not who
+//! is behind it and was never asked.
 //!
 //! Must not: name an entry that only went stale, or a host that answers ARP and nothing else (a firewall, a dead program: slow_peer).
 //! Rejected: the error that the program gets at last (EHOSTUNREACH also comes from a router on the way).
@@ -11,6 +13,7 @@ use crate::facts::*;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::net_counter::growth_everywhere;
+use crate::measure::tunnels::silent_beyond;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
@@ -54,6 +57,10 @@ pub(crate) static RULE: Rule = Rule {
             "a_neighbour_that_was_just_asked_for_may_still_answer",
         ),
         Refutation::new(
+            "of the hosts that a tunnel sends to one answers",
+            "a_tunnel_with_a_host_that_answers_is_not_what_is_silent",
+        ),
+        Refutation::new(
             "it is another namespace's neighbour",
             "the_same_address_in_another_namespace_is_another_host",
         ),
@@ -61,6 +68,7 @@ pub(crate) static RULE: Rule = Rule {
     remedies: &[
         "see whether the host is up, and its cable, VLAN and address are right",
         "if it is the gateway: see the routes",
+        "if it is the host that a tunnel sends to: see whether another has taken its place (bridge fdb)",
     ],
     stories: &["S4.3"],
     thresholds: &[&ASKED_AGAIN, &NOTICED],
@@ -89,6 +97,8 @@ impl For {
 /// Ends that come down to one next hop.
 struct Silent<'m> {
     hop: &'m NextHop,
+    /// The hop into the tunnel whose other end this one leads to.
+    tunnel: Option<&'m NextHop>,
     /// By index.
     ends: Vec<usize>,
     addresses: BTreeSet<SocketAddr>,
@@ -118,9 +128,14 @@ impl Silent<'_> {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32, IpAddr), Silent<'m>> = BTreeMap::new();
     for (at, end) in ends.iter().enumerate() {
-        let Some((what, socket, hop)) = waited_for(measures, end) else { continue };
+        let Some((what, socket, first)) = next_hop(measures, end) else { continue };
+        let (hop, tunnel) = match silent_beyond(measures.model, first) {
+            Some(beyond) => (beyond, Some(first)),
+            None if first.is_silent() => (first, None),
+            None => continue,
+        };
         let key = (hop.netns, hop.index, hop.neighbour());
-        let new = || Silent { hop, ends: Vec::new(), addresses: BTreeSet::new(), what };
+        let new = || Silent { hop, tunnel, ends: Vec::new(), addresses: BTreeSet::new(), what };
         let silent = all.entry(key).or_insert_with(new);
         silent.ends.push(at);
         silent.addresses.insert(socket.remote);
@@ -133,6 +148,14 @@ const TCP_CLOSE: u8 = 7;
 
 /// What an end waits for, on which socket, and the next hop that does not answer.
 pub(super) fn waited_for<'m>(
+    measures: &'m Measures<'m>,
+    end: &End,
+) -> Option<(For, &'m InetRef, &'m NextHop)> {
+    next_hop(measures, end).filter(|(_, _, hop)| hop.is_silent())
+}
+
+/// What an end waits for, on which socket, and the next hop to it, whether that answers or not.
+pub(super) fn next_hop<'m>(
     measures: &'m Measures<'m>,
     end: &End,
 ) -> Option<(For, &'m InetRef, &'m NextHop)> {
@@ -152,7 +175,7 @@ pub(super) fn waited_for<'m>(
     let hop =
         measures.model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
-    (is_open && hop.is_silent()).then_some((what, socket, hop))
+    is_open.then_some((what, socket, hop))
 }
 
 fn matched<'m>(
@@ -187,12 +210,16 @@ fn title(measures: &Measures<'_>, end: &End, silent: &Silent<'_>) -> String {
         (None, _) => silent.hop.destination.to_string(),
     };
     let what = silent.what.words(&address);
-    let who = match silent.hop.gateway {
-        Some(gateway) => format!(": gateway {gateway}"),
-        None => ", whose host".to_string(),
+    let by = silent.tunnel.map_or_else(String::new, |it| {
+        format!(" through {} to {}", it.interface, silent.hop.destination)
+    });
+    let who = match (silent.hop.gateway, silent.tunnel) {
+        (Some(gateway), _) => format!(": gateway {gateway}"),
+        (None, Some(_)) => ", which".to_string(),
+        (None, None) => ", whose host".to_string(),
     };
     let (question, interface) = (silent.question(), &silent.hop.interface);
-    format!("{waits} {what}{who} does not answer {question} on {interface}")
+    format!("{waits} {what}{by}{who} does not answer {question} on {interface}")
 }
 
 fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u64) -> Wording {
@@ -242,16 +269,40 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
             ..Remedy::default()
         });
     }
+    remedy.extend(silent.tunnel.map(|tunnel| of_tunnel(measures, tunnel, hop)));
+    let carries = silent.tunnel.map_or_else(String::new, |tunnel| {
+        format!(
+            " Packets for {} go through the tunnel {} to {}.",
+            tunnel.destination, tunnel.interface, hop.destination
+        )
+    });
     Wording {
         title: title(measures, end, silent),
         text: format!(
-            "{} pass so. Nobody on {} answers for {neighbour}: its neighbour entry is {state}, and what is sent there never leaves \
+            "{} pass so.{carries} Nobody on {} answers for {neighbour}: its neighbour entry is {state}, and what is sent there never leaves \
              this host.",
             words::of_window(end.seconds, measures.wall_seconds()),
             hop.interface,
         ),
         evidence,
         remedy,
+    }
+}
+
+/// The table that says to which host the tunnel sends: who fills it may not know that the host is gone.
+fn of_tunnel(measures: &Measures<'_>, tunnel: &NextHop, hop: &NextHop) -> Remedy {
+    let bridge = command_in(measures.model, tunnel.netns, "bridge");
+    let device = words::shell(&tunnel.interface);
+    let entry = if tunnel.is_silent() { "00:00:00:00:00:00" } else { &*tunnel.hardware };
+    Remedy {
+        text: format!(
+            "or, if another host has taken its place, enter that one ({bridge} fdb append {entry} dev {device} dst HOST) and take this one away \
+             ({bridge} fdb del {entry} dev {device} dst {}); what the tunnel's table has",
+            hop.destination
+        ),
+        command: format!("{bridge} fdb show dev {device}"),
+        action: Some(Action::look(Question::State).through(bridge.through.as_ref())),
+        ..Remedy::default()
     }
 }
 
@@ -276,6 +327,9 @@ mod tests {
             index: 2,
             state,
             updated_ns: 1_500_000_000,
+            path_mtu_bytes: None,
+            hardware: String::new(),
+            tunnel_ends: Vec::new(),
         }
     }
 
@@ -356,6 +410,51 @@ mod tests {
             "{}",
             found[0].title
         );
+    }
+
+    /// A client waits for an address behind vx0, which sends to two hosts whose next hops are so.
+    fn through_tunnel(inner: u16, outer: [u16; 2]) -> Vec<Fact> {
+        let at = |text: &str| text.parse().expect("an address");
+        let ends = ["10.5.0.9", "10.5.0.10"];
+        let into = NextHop {
+            kind: "vxlan".into(),
+            interface: "vx0".into(),
+            index: 7,
+            hardware: "02:00:00:00:00:77".into(),
+            tunnel_ends: ends.map(at).to_vec(),
+            ..hop(inner)
+        };
+        let mut facts = connects(30, into);
+        let beyond = |(end, state)| NextHop { destination: at(end), ..hop(state) };
+        facts.extend(ends.into_iter().zip(outer).map(|it| fact(Body::NextHop(beyond(it)))));
+        facts
+    }
+
+    #[test]
+    fn behind_a_tunnel_the_host_that_it_sends_to_is_named() {
+        const PERMANENT: u16 = 0x80;
+        for inner in [NUD_INCOMPLETE, PERMANENT] {
+            let found = findings(through_tunnel(inner, [NUD_FAILED; 2]));
+            assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "10.5.0.9"));
+            assert_eq!(
+                found[0].title,
+                "curl waits for a connection to 192.0.2.1:80 through vx0 to 10.5.0.9, which does not answer ARP on eth0"
+            );
+            assert!(
+                found[0].text.contains("Packets for 192.0.2.1 go through the tunnel vx0"),
+                "{}",
+                found[0].text
+            );
+            assert_eq!(found[0].remedy[1].command, "bridge fdb show dev vx0");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_with_a_host_that_answers_is_not_what_is_silent() {
+        const STALE: u16 = 0x04;
+        let found = findings(through_tunnel(NUD_FAILED, [NUD_FAILED, STALE]));
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "192.0.2.1"));
+        assert_eq!(codes(through_tunnel(STALE, [NUD_FAILED, STALE])), ["net.slow_peer"]);
     }
 
     #[test]

@@ -345,6 +345,9 @@ mod tests {
             index: 2,
             state,
             updated_ns: 0,
+            path_mtu_bytes: None,
+            hardware: String::new(),
+            tunnel_ends: Vec::new(),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! net.no_route: a connection is refused again and again because this host's own routes send nothing to its address.
+//! net.no_route: a connection or a datagram is refused again and again because this host's own routes send nothing to its address.
 //!
 //! Two witnesses: the refused calls, and the kernel's answer about that address in the namespace of who was refused, with the rule and the route
 //! that ended its search where it was one of those. Must not: speak where the routes lead there now (a router on the way, or a neighbour that does
@@ -25,12 +25,12 @@ use std::net::SocketAddr;
 pub(crate) static RULE: Rule = Rule {
     code: "net.no_route",
     title: "This host's own routes send nothing to an address",
-    theory: "Before a connection is asked for the kernel looks for a route to its address: by the rules of routing, each of which leads to a table. \
-             Where no table has one, or the first that fits is of type unreachable, prohibit or blackhole, connect fails at once, and not a packet \
+    theory: "Before a connection is asked for, or a datagram is sent, the kernel looks for a route to its address: by the rules of routing, each of which leads to a table. \
+             Where no table has one, or the first that fits is of type unreachable, prohibit or blackhole, the call fails at once, and not a packet \
              leaves. The errors (ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL) say neither the route nor the table. A container without a network, \
              an interface that is down and what a VPN or a policy has left behind look like this.",
     needs: &[
-        "connections to one address were refused again and again, with sleeps in between",
+        "connections or datagrams to one address were refused again and again, with sleeps in between",
         "the routes of that network namespace say that nothing is sent there",
     ],
     refuted_by: &[
@@ -270,6 +270,24 @@ mod tests {
         assert!(found.text.ends_with("eth0, its only interface, is down or has no carrier."));
         let up = Link { index: 3, carrier: Some(true), ..down.clone() };
         assert!(of(vec![down, up]).text.ends_with("nor a default route."));
+    }
+
+    #[test]
+    fn a_datagram_that_no_route_takes_is_refused_as_well() {
+        let mut facts = host();
+        facts.push(of_process(10, "client"));
+        let identity = Thread { thread: thread(10, "client"), netns: 1, ..Thread::default() };
+        facts.push(fact(Body::Thread(identity)));
+        let address = Some("10.9.9.9:53".parse().expect("an address"));
+        for at in 1..=3 {
+            let refused = Denied { errno: 101, address, ..refusal(10, "client", "sendto") };
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused) });
+            facts.push(slept(10, "client", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        facts.push(fact(unrouted(1, NoRoute::None, None)));
+        let found = explain(facts).findings;
+        assert_eq!(found[0].code, "net.no_route");
+        assert!(found[0].text.contains("(sendto: ENETUNREACH)"), "{}", found[0].text);
     }
 
     #[test]

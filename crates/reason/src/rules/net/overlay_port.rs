@@ -283,6 +283,9 @@ mod tests {
             index: 5,
             state: 32,
             updated_ns: 1_500_000_000,
+            path_mtu_bytes: None,
+            hardware: String::new(),
+            tunnel_ends: Vec::new(),
         };
         let mut facts = vec![wait(10, "curl", "connect", object, 0, 48), fact(Body::NextHop(hop))];
         facts.extend(of);

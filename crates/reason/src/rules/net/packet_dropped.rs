@@ -1,40 +1,37 @@
 //! net.packet_dropped: this host drops the packets of a connection that somebody waits for, and the kernel says why.
 //!
-//! Owns what the rules of one reason (a packet filter, a full table, the way back, a backlog) leave: a length, a route, a checksum, a filter of
+//! Owns what the rules of one reason (a packet filter, a full table, the way back, a backlog, a length, a checksum) leave: a route, a filter of
 //! tc, a program, a bridge's port. Two witnesses: the kernel names packets of the waiter's very socket as dropped while it waited, and the
 //! waiter got no answer. Must not: name who decided that (the reason does not say it), or count drops that nobody waits for.
 //! Rejected: a rule for each reason (they differ by a clause and by where one looks).
 //!
-//! Edit together: drop_reasons.rs, drop_looks.rs.
+//! Edit together: drop_reasons.rs, drop_looks.rs, drop_places.rs (which drops count).
 
-use crate::facts::{Link, NOT_PASSED_ON, PacketDrops};
+use crate::facts::{Link, NOT_PASSED_ON};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::net_counter::growth;
 use crate::measure::packet_drops::Dropped;
-use crate::measure::tcp_stream::Stream;
-use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::drop_looks::Look;
-use crate::rules::net::drop_reasons::{Cause, TOO_LONG_FOR_PEER, cause};
+use crate::rules::net::drop_places::{DropsAt, interface, of_matter};
+use crate::rules::net::drop_reasons::{Cause, Matter};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
+    LOST_ONE, Losing, NOTICED, claiming, noticed, of_namespace, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "net.packet_dropped",
     title: "This host drops packets that somebody waits for, and its kernel says why",
-    theory: "A packet that is too long for an interface on its way, that no route leads on, whose checksum is wrong, or that a filter or a program \
-             at an interface refuses, is dropped without a word to the program that waits: TCP sends it again, later each time, and a question by \
-             UDP is never answered. The kernel names the reason of each drop, and the interface.",
+    theory: "A packet that no route leads on, or that a filter or a program at an interface refuses, is dropped without a word to the program that \
+             waits: TCP sends it again, later each time, and a question by UDP is never answered. The kernel names the reason of each drop, and \
+             the interface.",
     needs: &[
         "somebody waits for a connection, an answer or room to send for 0.2 s or more",
         "the kernel dropped packets of that very socket meanwhile, on this host, in any of its network namespaces",
@@ -50,89 +47,15 @@ pub(crate) static RULE: Rule = Rule {
             "a_reason_with_a_rule_of_its_own_is_left_to_it",
         ),
     ],
-    remedies: &["change what drops them: the MTU, the route, the filter, the program"],
+    remedies: &["change what drops them: the route, the filter, the program"],
     stories: &["S2.7"],
     thresholds: &[&LOST_ONE, &NOTICED],
     finds: Finds::Look(find),
 };
 
-/// The reason of a packet whose TTL is used up, and of one whose header is damaged.
-const OUT_OF_HOPS: &str = "IP_INHDR";
-/// The reason of a packet that a queueing discipline without a reason of its own drops.
-const NO_QUEUE: &str = "QDISC_DROP";
-/// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
-const FIRST_AGAIN_NS: u64 = 1_500_000_000;
-
-/// Where and why: namespace, interface, reason, function.
-type Place<'m> = (u32, u32, &'m str, &'m str);
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let drops = &measures.model.net.drops;
-    let with_cause = drops.iter().filter(|it| cause_of(measures, it).is_some());
-    let reasons: BTreeSet<&str> = with_cause.map(|it| it.reason.as_str()).collect();
-    // Of an end whose packets were dropped for several reasons: the one of most.
-    let mut by_end: BTreeMap<usize, (u64, Losing<'m>)> = BTreeMap::new();
-    for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
-        let end = &ends[losing.end];
-        losing.dropped.retain(|it| {
-            cause_of(measures, it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end)
-        });
-        if is_sent_and_not_again(measures, &losing, end) {
-            continue;
-        }
-        let Some(place) = losing.dropped.first().map(place) else { continue };
-        losing.dropped.retain(|it| self::place(it) == place);
-        let packets = losing.dropped.iter().map(|it| it.flow.packets).sum();
-        match by_end.get(&losing.end) {
-            Some((most, _)) if *most >= packets => {}
-            _ => drop(by_end.insert(losing.end, (packets, losing))),
-        }
-    }
-    let mut all: BTreeMap<Place<'m>, Vec<Losing<'m>>> = BTreeMap::new();
-    for (_, losing) in by_end.into_values() {
-        all.entry(place(&losing.dropped[0])).or_default().push(losing);
-    }
-    all.into_values().filter_map(|losing| matched(measures, ends, &losing)).collect()
-}
-
-fn place<'m>(dropped: &Dropped<'m>) -> Place<'m> {
-    let kind = dropped.kind;
-    (kind.netns, kind.index, &kind.reason, &kind.function)
-}
-
-/// Whether packets were dropped while somebody waited, or just before: what is sent, and dropped, is waited for from then on. TCP sends again after
-/// ever twice as long: where nothing was dropped for longer than that, it has come through.
-fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
-    let link = &end.links[end.named];
-    let (first_ns, last_ns) = (dropped.flow.first_ns, dropped.flow.last_ns);
-    let before_ns = link.since_ns.saturating_sub((LOST_ONE.value * 1e9) as u64);
-    let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
-    let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
-    last_ns >= before_ns && first_ns <= link.end_ns && goes_on
-}
-
-/// Of a question to a name server whether it was of those who wait: others ask it too.
-fn is_asker_s(dropped: &Dropped<'_>, end: &End) -> bool {
-    let is_server = matches!(end.object, Object::DnsServer(..));
-    let sender = dropped.flow.sender.as_ref().filter(|_| is_server && dropped.is_outgoing);
-    sender.is_none_or(|by| end.victims.contains_key(&by.pid))
-}
-
-/// Whether a stream has sent nothing again, and is not refused: then what was dropped was a copy, for a capture or another port of a bridge. What
-/// is no stream, and no question on a socket that is waited on, is no question either.
-fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool {
-    let Object::Inet(ino) = end.object else {
-        return !matches!(end.object, Object::DnsServer(..));
-    };
-    let is_stream =
-        losing.dropped.first().is_some_and(|it| it.is_outgoing && it.flow.protocol == "tcp");
-    let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
-    let is_refused = |stream: &Stream<'_>| {
-        measures.graph.undelivered(stream.socket).is_some_and(|it| it.is_refused())
-    };
-    is_stream
-        && !losing.connects
-        && stream.is_some_and(|it| it.change.retransmits == 0 && !is_refused(it))
+    let places = of_matter(measures, ends, Matter::Other).into_iter();
+    places.filter_map(|at| matched(measures, ends, at)).collect()
 }
 
 /// Whether packets for somebody else were dropped where none is passed on.
@@ -148,59 +71,25 @@ fn is_not_passed_on(measures: &Measures<'_>, losing: &Losing<'_>) -> bool {
     is_so && NOT_PASSED_ON.contains(&&*kind.reason) && forwards == Some(false)
 }
 
-/// Whether packets had passed as many routers as they may: the kernel says of them what it says of damaged headers (ip_forward), and reports it to
-/// who sent them, which is counted. Fragments that never came are counted there too, and are no such drop.
-fn is_out_of_hops(measures: &Measures<'_>, kind: &PacketDrops) -> bool {
-    let counted = |name| growth(measures.model, kind.netns, name).is_some_and(|it| it > 0);
-    kind.reason == OUT_OF_HOPS
-        && ["Icmp.OutTimeExcds", "Icmp6.OutTimeExcds"].into_iter().any(counted)
-}
-
-/// The interface at which packets were dropped, as it was read last.
-fn interface<'m>(measures: &'m Measures<'_>, kind: &PacketDrops) -> Option<&'m Link> {
-    let mut links = measures.model.net.links.iter().rev();
-    links.find(|link| (link.netns, link.index) == (kind.netns, kind.index))
-}
-
-/// Why packets were dropped, as far as the reason and what else was read say it.
-fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
-    let link = || interface(measures, kind);
-    // Without a carrier an interface has a queueing discipline that drops all (noop_qdisc).
-    if kind.reason == NO_QUEUE && link().is_some_and(|link| link.carrier == Some(false)) {
-        let clause = "the interface has no carrier: its cable or its other end is down".into();
-        return Some(Cause { clause, look: Look::Interface });
-    }
-    if is_out_of_hops(measures, kind) {
-        let clause = "their TTL is used up, as where routes lead in a circle".into();
-        return Some(Cause { clause, look: Look::Routes });
-    }
-    let mut found = cause(kind)?;
-    let ends = || link().and_then(|own| Some((own, measures.model.net.peer(own)?)));
-    if found.look == Look::MtuOfPeer && ends().is_some_and(|(own, peer)| peer.mtu < own.mtu) {
-        found.clause = TOO_LONG_FOR_PEER.into();
-    }
-    Some(found)
-}
-
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
-    losing: &[Losing<'m>],
+    DropsAt { cause, losing }: DropsAt<'m>,
 ) -> Option<Match<'m>> {
-    let end = noticed(measures, ends, losing)?;
-    let kind = losing.first()?.dropped.first()?.kind;
+    let end = noticed(measures, ends, &losing)?;
     let cause = match is_not_passed_on(measures, &losing[0]) {
         true => Cause {
             clause: "they are for an address that is not there, and forwarding is off".into(),
             look: Look::PassingOn,
+            matter: cause.matter,
         },
-        false => cause_of(measures, kind)?,
+        false => cause,
     };
-    let said = Said { measures, losing, cause };
+    let said = Said { measures, losing: &losing, cause };
     let by = Culprit::setting(said.culprit(), said.setting());
     let wording = said.wording(&end);
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
-    Some(claiming(matched, losing))
+    Some(claiming(matched, &losing))
 }
 
 /// What is said of drops at one place.
@@ -239,23 +128,6 @@ impl Said<'_, '_> {
         if self.cause.look == Look::MtuOfPeer { peer() } else { Some(link) }
     }
 
-    fn mtu(&self) -> Option<(&Link, u32)> {
-        let is_mtu = matches!(self.cause.look, Look::Mtu | Look::MtuOfPeer);
-        self.link().filter(|link| is_mtu && link.mtu != 0).map(|link| (link, link.mtu))
-    }
-
-    /// What is longer than it, in a clause's brackets.
-    fn mtu_said(&self) -> String {
-        match self.mtu() {
-            None => String::new(),
-            Some((_, bytes)) if self.cause.look == Look::Mtu => format!(" ({bytes} bytes)"),
-            Some((link, bytes)) => {
-                let of = of_namespace(self.measures.model, link.netns);
-                format!(" ({}{of}: {bytes} bytes)", link.name)
-            }
-        }
-    }
-
     /// ` at eth0 of network namespace blue`.
     fn place(&self) -> String {
         let at = self.interface().map_or_else(String::new, |name| format!(" at {name}"));
@@ -266,9 +138,8 @@ impl Said<'_, '_> {
         let at = self.interface().unwrap_or("this host");
         match self.cause.look {
             Look::PassingOn => format!("forwarding of {at}"),
-            Look::Mtu | Look::MtuOfPeer => match self.link() {
+            Look::MtuOfPeer => match self.link() {
                 Some(link) => format!("MTU of {}", link.name),
-                None if self.cause.look == Look::Mtu => format!("MTU of {at}"),
                 None => format!("MTU of the other end of {at}"),
             },
             Look::Routes => format!("routes to {}", self.first().flow.to.ip().to_canonical()),
@@ -282,12 +153,9 @@ impl Said<'_, '_> {
     /// Where it is set; the kernel's word, where that does not say it.
     fn setting(&self) -> String {
         let at = self.interface().unwrap_or_default();
-        match (self.cause.look, self.mtu()) {
-            (Look::PassingOn, _) => self.forwarding('.'),
-            (Look::Mtu | Look::MtuOfPeer, Some((link, mtu))) => {
-                format!("dev {} mtu {mtu}", link.name)
-            }
-            (Look::Filters, _) => format!("tc filter, dev {at}"),
+        match self.cause.look {
+            Look::PassingOn => self.forwarding('.'),
+            Look::Filters => format!("tc filter, dev {at}"),
             _ => self.reason().to_string(),
         }
     }
@@ -297,31 +165,31 @@ impl Said<'_, '_> {
         let packets = packets(self.losing);
         let waits = who_waits(measures, end);
         let waited = waited_for(&self.losing[0], self.losing);
-        let whose =
-            if first.is_outgoing { "its packets are" } else { "the packets that come back are" };
+        let is_tunnel = self.losing[0].tunnel.is_some();
+        let whose = match first.is_outgoing {
+            _ if is_tunnel => "the tunnel's packets are",
+            true => "its packets are",
+            false => "the packets that come back are",
+        };
+        let of = if is_tunnel { "the tunnel" } else { "it" };
         let (place, clause) = (self.place(), &self.cause.clause);
         let again = match first.flow.protocol.as_str() {
             "tcp" => " TCP sends each of them again, later each time.",
             _ => "",
         };
-        let mtu = self.mtu_said();
-        let mut evidence = vec![
+        let evidence = vec![
             Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
             Evidence::new(
-                format!("of its packets dropped{place}: {}", self.reason()),
+                format!("packets of {of} dropped{place}: {}", self.reason()),
                 packets as f64,
                 "1",
                 "kfree_skb",
             ),
         ];
-        if let Some((link, mtu)) = self.mtu() {
-            let said = format!("MTU of {}", link.name);
-            evidence.push(Evidence::new(said, f64::from(mtu), "byte", "rtnetlink RTM_GETLINK"));
-        }
         Wording {
             title: format!("{waits} {waited}, but {whose} dropped on this host{place}: {clause}"),
             text: format!(
-                "{} pass so. {} of it {} dropped{place}: {clause}{mtu}.{again}",
+                "{} pass so. {} of {of} {} dropped{place}: {clause}.{again}",
                 words::of_window(end.seconds, measures.wall_seconds()),
                 words::count(packets as usize, "packet", "packets"),
                 if packets == 1 { "was" } else { "were" },
@@ -398,47 +266,47 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_are_too_long_for_an_interface_of_this_host_are_named() {
-        let found = findings(asks(0, 48, "10.0.0.1:40000", "PKT_TOO_BIG"));
-        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "MTU of eth0"));
-        assert_eq!(
-            found[0].title,
-            "curl waits for an answer of 192.0.2.1:80, but its packets are dropped on this host at eth0: they are longer than its MTU allows"
-        );
-        assert!(found[0].text.contains("allows (1400 bytes)."), "{}", found[0].text);
-        assert_eq!(found[0].remedy[0].command, "ip -d link show dev eth0");
-    }
-
-    #[test]
-    fn what_the_other_end_of_a_veth_refuses_is_said_of_that_end() {
+    fn what_the_other_end_of_a_veth_may_refuse_is_said_of_that_end() {
         let mut facts = asks(0, 48, "10.0.0.1:40000", "NOT_SPECIFIED");
         if let Body::PacketDrops(drops) = &mut facts[2].body {
             drops.function = "__dev_forward_skb2".into();
         }
         let found = findings(facts.clone());
         assert_eq!(found[0].culprit.name, "MTU of the other end of eth0");
-        if let Body::Link(link) = &mut facts[3].body {
-            link.peer = Some(7);
-        }
+        assert!(found[0].title.ends_with("allows, or that end is down"));
         let end = |netns: u32, name: &str| {
             let (name, netns_name) = (name.to_string(), format!("ns{netns}"));
-            let (index, mtu) = (7, 1_200);
+            let (index, mtu) = (7, 1_400);
             let link = Link { netns, netns_name, index, name, mtu, ..Link::default() };
             fact(Body::Link(Link { peer: Some(2), ..link }))
         };
+        if let Body::Link(link) = &mut facts[3].body {
+            link.peer = Some(7);
+        }
         facts.push(end(2, "veth9"));
         let found = findings(facts.clone());
-        assert_eq!(found[0].culprit.name, "MTU of veth9");
-        let said = "its other end allows (veth9 of network namespace ns2: 1200 bytes).";
-        assert!(found[0].text.contains(said), "{}", found[0].text);
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "MTU of veth9"));
         assert_eq!(found[0].remedy[0].command, "ip -n ns2 -d link show dev veth9");
-        let mut equal = facts.clone();
-        if let Body::Link(link) = &mut equal[3].body {
-            link.mtu = 1_200;
-        }
-        assert!(findings(equal)[0].title.ends_with("allows, or that end is down"));
         facts.push(end(3, "veth8"));
         assert_eq!(findings(facts)[0].culprit.name, "MTU of the other end of eth0", "which?");
+    }
+
+    #[test]
+    fn what_a_tunnel_carries_others_in_is_said_to_be_the_tunnels() {
+        let object = inet("tcp", 100, "10.73.0.2:40000", "10.73.0.3:80", 2);
+        let local = Some("10.0.0.1".parse().expect("an address"));
+        let vxlan = Some(Vxlan { id: 23, port: 4789, local, remote: None });
+        let (name, kind) = ("vx0".to_string(), "vxlan".to_string());
+        let link = Link { netns: 1, index: 5, name, kind, vxlan, ..Link::default() };
+        let found = findings(vec![
+            wait(10, "curl", "connect", object, 0, 48),
+            next_hop("10.73.0.3", ("vx0", "vxlan", 5), 0x20),
+            fact(Body::Link(link)),
+            dropped("IP_INADDRERRORS", "udp", "10.0.0.1:40000", "10.0.0.2:4789", 4),
+        ]);
+        assert_eq!(found[0].code, CODE);
+        assert!(found[0].title.contains("but the tunnel's packets are dropped"));
+        assert!(found[0].text.contains("4 packets of the tunnel were"), "{}", found[0].text);
     }
 
     #[test]
@@ -487,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_was_dropped_once_and_came_through_is_not_waited_for() {
-        let mut facts = asks(0, 48, "10.0.0.1:40000", "PKT_TOO_BIG");
+        let mut facts = asks(0, 48, "10.0.0.1:40000", "TC_EGRESS");
         if let Body::PacketDrops(drops) = &mut facts[2].body {
             drops.flows[0].last_ns = 100_000_000;
         }
@@ -514,12 +382,12 @@ mod tests {
 
     #[test]
     fn drops_of_another_flow_are_not_waited_for() {
-        assert!(!says(CODE, asks(0, 48, "10.0.0.1:40001", "PKT_TOO_BIG")));
+        assert!(!says(CODE, asks(0, 48, "10.0.0.1:40001", "TC_EGRESS")));
     }
 
     #[test]
     fn a_drop_before_the_wait_is_over() {
-        let mut facts = asks(20, 48, "10.0.0.1:40000", "PKT_TOO_BIG");
+        let mut facts = asks(20, 48, "10.0.0.1:40000", "TC_EGRESS");
         let at_ns = |facts: &mut Vec<Fact>, last_ns: Ns| {
             if let Body::PacketDrops(drops) = &mut facts[2].body {
                 drops.flows[0].last_ns = last_ns;
@@ -538,8 +406,7 @@ mod tests {
 
     #[test]
     fn of_several_reasons_the_one_of_most_packets_is_named() {
-        for (few, many) in [("PKT_TOO_BIG", "IP_INADDRERRORS"), ("IP_INADDRERRORS", "PKT_TOO_BIG")]
-        {
+        for (few, many) in [("TC_EGRESS", "IP_INADDRERRORS"), ("IP_INADDRERRORS", "TC_EGRESS")] {
             let mut facts = asks(0, 48, "10.0.0.1:40000", few);
             let alone = findings(asks(0, 48, "10.0.0.1:40000", many));
             facts.push(dropped(many, "tcp", "10.0.0.1:40000", "192.0.2.1:80", 9));

@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::tcp_stream::Stream;
 use crate::model::words;
+use crate::rules::net::remote_shaper::{BELOW, NEARLY_ALL, shaper};
 use crate::rules::net::ways_out::bits;
 use crate::rules::net::writers::{
     BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
@@ -60,16 +61,21 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new("more is lost than a queue loses", "many_losses_are_no_queue"),
     ],
     remedies: &[
-        "shape what goes over the slow hop a little below its rate, with fq_codel",
+        "shape what goes over the slow hop a little below its rate: the interface with tbf, or a class of its own with fq_codel",
         "use a faster path, or send less",
     ],
     stories: &["S0.17"],
-    thresholds: &[&GROWN, &GROWN_SECONDS, &WINDOW_SHUT, &HEAVY_LOSS, &LEAST_AGAIN, &BUSY],
+    thresholds: &[
+        &GROWN,
+        &GROWN_SECONDS,
+        &WINDOW_SHUT,
+        &HEAVY_LOSS,
+        &LEAST_AGAIN,
+        &BUSY,
+        &NEARLY_ALL,
+    ],
     finds: Finds::Look(find),
 };
-
-/// Shaping slightly below the slow hop moves the queue to where it can be managed.
-const BELOW: f64 = 0.95;
 
 fn round_trips(stream: &Stream<'_>) -> (f64, f64) {
     (f64::from(stream.state.rtt_us) / 1e6, f64::from(stream.state.rtt_us_min) / 1e6)
@@ -126,16 +132,18 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
                 "qdisc events, rtnetlink",
             ),
         ],
-        remedy: vec![Remedy {
-            text: format!(
-                "shape what goes over that hop alone (a class of its own with fq_codel below it, and a filter dst {}; not the whole interface) \
-                 to {}, a little below what gets through, to have the queue here",
-                peer.address.ip(),
-                bits(rate * BELOW)
-            ),
-            ..Remedy::default()
-        }],
+        remedy: vec![shaper(measures, peer, rate).unwrap_or_else(|| by_class(peer, rate))],
     }
+}
+
+/// Where the interface is not its own, or somebody has set something there.
+fn by_class(peer: &Peer<'_>, rate: f64) -> Remedy {
+    Remedy::to(format!(
+        "shape what goes over that hop alone (a class of its own with fq_codel below it, and a filter dst {}; not the whole interface) \
+         to {}, a little below what gets through, to have the queue here",
+        peer.address.ip(),
+        bits(rate * BELOW)
+    ))
 }
 
 #[cfg(test)]

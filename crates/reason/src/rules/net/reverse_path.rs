@@ -198,6 +198,9 @@ mod tests {
                 index: 3,
                 state: 2,
                 updated_ns: 0,
+                path_mtu_bytes: None,
+                hardware: String::new(),
+                tunnel_ends: Vec::new(),
             })),
         ]
     }

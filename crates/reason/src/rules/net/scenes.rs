@@ -274,5 +274,8 @@ pub(crate) fn next_hop(to: &str, (interface, kind, index): (&str, &str, u32), st
         index,
         state,
         updated_ns: 1_000_000_000,
+        path_mtu_bytes: None,
+        hardware: String::new(),
+        tunnel_ends: Vec::new(),
     }))
 }

@@ -15,7 +15,10 @@ use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::address_family::{ASKED_AGAIN, Instead, NEXT, family, instead};
 use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
+use crate::rules::net::neighbour_wrong::permanent_entry;
+use crate::rules::net::relay_legs::{self, FAR, LONGER, Legs};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -43,7 +46,8 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[
         "a thread waits to be connected to an address that no socket of this host has; or a command, process or \
          container that is explained waits for data from one",
-        "the wait is 0.3 s or more: a round trip around the world, and not yet the first retry",
+        "the wait is 0.3 s or more: a round trip around the world, and not yet the first retry; or a relay of this host asks there, whose \
+         connection outwards has a round trip of 0.1 s or more, ten times that of the one to it",
     ],
     refuted_by: &[
         Refutation::new("the peer is a process of this host", "a_peer_of_this_host_is_followed"),
@@ -67,7 +71,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &["look at the peer", "check the route and firewalls on the way", "use a timeout"],
     stories: &["S4.3"],
-    thresholds: &[&SLOW, &NOTICED],
+    thresholds: &[&SLOW, &NOTICED, &FAR, &LONGER, &ASKED_AGAIN, &NEXT],
     finds: Finds::Look(find),
 };
 
@@ -125,7 +129,10 @@ fn matched<'m>(
     own: Vec<usize>,
 ) -> Option<Match<'m>> {
     let end = End::merged(own.iter().map(|at| &ends[*at]))?;
-    if end.longest_seconds < SLOW.value || !is_noticed(measures, &end) {
+    // Behind a relay nobody sees how far away its peer is.
+    let is_far = || Legs::of(measures, &end).is_some_and(|legs| legs.is_far());
+    let is_slow = end.longest_seconds >= SLOW.value || what == For::Data && is_far();
+    if !is_slow || !is_noticed(measures, &end) {
         return None;
     }
     let counted = |name: &str| {
@@ -150,7 +157,8 @@ fn matched<'m>(
         For::Data => answering(measures, address, &end, again),
     };
     let by = Culprit::peer(address.ip().to_string(), address.to_string());
-    let mut matched = Match::new(by, proof, move |_| wording.clone());
+    let matched = Match::new(by, proof, move |_| wording.clone());
+    let mut matched = relay_legs::said(measures, &end, matched);
     // Owed is not late: a subscriber waits like this all day.
     if end.owed {
         matched.severity_max = Severity::Warning;
@@ -229,42 +237,47 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
     own.into_iter().chain([way]).collect()
 }
 
-/// States of a connection that was made: TCP_ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT (include/net/tcp_states.h).
-const OPEN_STATES: [u8; 4] = [1, 4, 5, 8];
-
-/// The address of the other family by which the same process got through to the same port, if it is the only other one there: names have both.
-fn other_family<'m>(
-    measures: &'m Measures<'m>,
-    end: &End,
-    address: SocketAddr,
-) -> Option<SocketAddr> {
-    let pid = end.links[end.named].who.pid;
-    let is_v4 = |it: &SocketAddr| it.ip().to_canonical().is_ipv4();
-    let is_there = |socket: &&InetRef| {
-        socket.is_tcp() && socket.remote.port() == address.port() && socket.remote != address
+/// What is done about a family of addresses that is dead.
+fn other_way(measures: &Measures<'_>, end: &End, address: SocketAddr, by: &str) -> Remedy {
+    let netns = match end.object {
+        Object::Inet(ino) => measures.model.called.socket(ino).map_or(0, |it| it.netns),
+        _ => 0,
     };
-    let ends = measures.model.held.endpoints.iter().filter(|end| end.process.pid == pid);
-    let open = ends.map(|end| &end.object);
-    let waits = measures.waits().filter(|it| {
-        it.thread.pid == pid && matches!(it.class, WaitClass::SocketRead | WaitClass::SocketWrite)
-    });
-    let waited = waits.filter_map(|wait| wait.place.object.as_ref());
-    let of_socket = |object: &'m ObjectRef| match object {
-        ObjectRef::Inet(socket) => Some(socket).filter(is_there),
-        _ => None,
+    let ip = command_in(measures.model, netns, "ip");
+    let tried = family(address);
+    // gai.conf(5): the order of getaddrinfo alone.
+    let (first, version) = match by {
+        "IPv4" => {
+            (" (or let names lead to IPv4 first: precedence ::ffff:0:0/96 100 in gai.conf)", 6)
+        }
+        _ => ("", 4),
     };
-    let mut others: Vec<&InetRef> = open.chain(waited).filter_map(of_socket).collect();
-    let first = others.pop()?;
-    // Of several addresses there nobody knows which are of one name.
-    let is_only = others.iter().all(|it| it.remote == first.remote);
-    others.push(first);
-    let gets_through = others.iter().any(|it| OPEN_STATES.contains(&it.state));
-    (is_only && gets_through && is_v4(&first.remote) != is_v4(&address)).then_some(first.remote)
+    Remedy {
+        text: format!(
+            "bring {tried} there in order (its route, or a filter that drops it), or take that address out of the name's{first}"
+        ),
+        command: format!("{ip} -{version} route get {}", address.ip().to_canonical()),
+        action: Some(Action::look(Question::State).through(ip.through.as_ref())),
+        ..Remedy::default()
+    }
 }
 
-/// `IPv6`.
-fn family(address: SocketAddr) -> &'static str {
-    if address.ip().to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }
+/// What an address does not do, and the other family does: for the title, and in a sentence.
+fn by_the_other(other: Instead, tried: &str, seconds: f64) -> (String, String) {
+    let (by, to) = (family(other.address), other.address.ip().to_canonical());
+    match other.next {
+        true => (
+            format!("does not answer by {tried}: {by} is tried next, and does"),
+            format!(
+                " {} went to {tried}, which is dead there: the same thread gets through to {to} by {by} right after it.",
+                words::seconds(seconds)
+            ),
+        ),
+        false => (
+            format!("does not answer by {tried}, while {by} does"),
+            format!(" By {by}, and not by {tried}, it gets through to {to}."),
+        ),
+    }
 }
 
 /// Waits to be connected.
@@ -275,31 +288,19 @@ fn connecting(
     again: Option<u64>,
 ) -> Wording {
     let waits = who_waits(measures, end);
-    let other = other_family(measures, end, address);
-    let (tried, by) = (family(address), other.map(|other| (other, family(other))));
-    let instead = by.map_or_else(String::new, |(other, by)| {
-        format!(" By {by}, and not by {tried}, it gets through to {}.", other.ip().to_canonical())
-    });
+    let other = instead(measures, end, address);
+    let (does, then) = other.map_or_else(
+        || ("does not answer".to_string(), String::new()),
+        |other| by_the_other(other, family(address), end.seconds),
+    );
     let mut ways = ways_out(measures, address, end, "see whether it can be reached at all");
-    if let Some((_, by)) = by {
-        // gai.conf(5): the order of getaddrinfo alone.
-        let first = match by {
-            "IPv4" => {
-                " (or let names lead to IPv4 first: precedence ::ffff:0:0/96 100 in gai.conf)"
-            }
-            _ => "",
-        };
-        let text =
-            format!("bring {tried} there in order, or take that address out of the name's{first}");
-        ways.insert(0, Remedy::to(text));
+    if let Some(other) = other {
+        ways.insert(0, other_way(measures, end, address, family(other.address)));
     }
-    let does = by.map_or("does not answer".to_string(), |(_, by)| {
-        format!("does not answer by {tried}, while {by} does")
-    });
     Wording {
         title: format!("{waits} for a connection to {address}, which {does}"),
         text: format!(
-            "{} pass in waits to be connected, {} the longest{}.{}{instead}",
+            "{} pass in waits to be connected, {} the longest{}.{}{then}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
             again.map_or_else(String::new, |n| format!(
@@ -318,6 +319,7 @@ fn connecting(
             let source = "/proc/net/netstat TcpExt.TCPSynRetrans";
             Evidence::new("attempts to connect that were repeated", again as f64, "1", source)
         }))
+        .chain(permanent_entry(measures, end))
         .collect(),
         remedy: ways,
     }

@@ -1,6 +1,6 @@
 //! net.table_trend: a table of the network fills (connections, neighbours), and has no room within a day.
 //!
-//! Entries are the kernel's own count against its sysctl. Must not: say of whom the entries are, which only a dump tells.
+//! Entries are the kernel's own count against its sysctl; of neighbours without those that the limit does not count (permanent ones). Must not: say of whom the entries are, which only a dump tells.
 
 use crate::facts::Resource;
 use crate::graph::end::End;

@@ -4,7 +4,8 @@
 //! end may be elsewhere or on this host, in another network namespace; either of the two may be the one that sent. Must not: say where on the
 //! way it is lost (what this host drops itself has a rule of its own), or blame whoever is there.
 //!
-//! Rejected: the MTU of a way as its own finding (that only long packets are lost is seen by trying short ones, which nobody here does).
+//! Rejected: the MTU of a way beyond this host as its own finding (that only long packets are lost is seen by trying short ones, which nobody here
+//! does; what a router has said of it is only said, for who was told sends shorter ones).
 //!
 //! Edit together: graph/undelivered.rs (the test).
 
@@ -137,6 +138,14 @@ impl Lost<'_> {
         self.again(measures) == 1 && (sent_ns as f64 / 1e9) < SECOND_TRY.value
     }
 
+    /// What a router has said of the way, as a sentence.
+    fn learnt(&self, model: &Model) -> String {
+        let to = self.undelivered.socket().map(|it| (it.netns, it.remote.ip().to_canonical()));
+        let bytes = to.and_then(|to| model.net.next_hops.get(&to)?.path_mtu_bytes);
+        let said = |bytes| format!(" A router has said that it takes packets of {bytes} bytes.");
+        bytes.map_or_else(String::new, said)
+    }
+
     /// What is outstanding fills whole segments.
     fn is_long(&self) -> bool {
         let segment = self.undelivered.state.segment_bytes;
@@ -190,8 +199,9 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
     let gone = "packets are lost on the way there or back, or nobody is there any more";
     let long = match lost.is_long() {
         true => format!(
-            " What is outstanding fills whole segments, of {} bytes of data each: a way with a smaller MTU loses just these.",
-            lost.undelivered.state.segment_bytes
+            " What is outstanding fills whole segments, of {} bytes of data each: a way with a smaller MTU loses just these.{}",
+            lost.undelivered.state.segment_bytes,
+            lost.learnt(measures.model)
         ),
         false => String::new(),
     };
@@ -307,6 +317,25 @@ mod tests {
     fn what_fills_whole_segments_may_be_too_long_for_the_way() {
         let found = findings(asks(2 * SEGMENT));
         assert!(found[0].text.contains("1448 bytes of data each"), "{}", found[0].text);
+        assert!(!found[0].text.contains("A router has said"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn what_a_router_said_of_the_way_is_said_of_long_segments() {
+        let mut hop = next_hop("192.0.2.1", ("eth0", "", 2), 0x02);
+        if let Body::NextHop(hop) = &mut hop.body {
+            hop.path_mtu_bytes = Some(1_400);
+        }
+        let found = |outstanding| {
+            let mut facts = asks(outstanding);
+            facts.push(hop.clone());
+            findings(facts).remove(0)
+        };
+        let said = "A router has said that it takes packets of 1400 bytes.";
+        let long = found(2 * SEGMENT);
+        assert_eq!(long.code, CODE, "who was told sends shorter packets");
+        assert!(long.text.contains(said), "{}", long.text);
+        assert!(!found(100).text.contains(said), "a short one fits");
     }
 
     #[test]

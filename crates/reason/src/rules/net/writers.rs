@@ -11,9 +11,9 @@ use crate::measure::Measures;
 use crate::measure::tcp_stream::Stream;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::net::losses;
 pub(super) use crate::rules::net::retransmits::{HEAVY_LOSS, LEAST_AGAIN, loses};
 use crate::rules::net::standing_queue::{passed, standing};
+use crate::rules::net::{losses, relay_legs};
 use crate::rules::{Losses, Match, engine};
 use crate::threshold::Threshold;
 use std::collections::BTreeMap;
@@ -133,6 +133,10 @@ impl<'m> Peer<'m> {
         reader: bool,
     ) -> Option<Match<'m>> {
         if self.writers.iter().any(|one| one.end.is_some()) {
+            let matched = match self.first().end {
+                Some((_, end)) => relay_legs::said(measures, end, matched),
+                None => matched,
+            };
             return Some(claim(&self.writers, matched, reader));
         }
         let mut lost = Losses::new();

@@ -172,7 +172,7 @@ fn remedy(group: Option<&Cgroup>, container: Option<&Container>) -> Vec<Remedy> 
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
-    use crate::answer::report::{CulpritKind, Severity};
+    use crate::answer::report::{CulpritKind, Severity, Verdict};
     use crate::facts::*;
     use crate::rules::scenes::*;
 
@@ -222,6 +222,19 @@ mod tests {
         let thaw = "echo 0 > /sys/fs/cgroup/x/jobs/cgroup.freeze";
         assert_eq!(finding.remedy[0].command, thaw);
         assert!(finding.text.contains("takes no signal but SIGKILL"), "{}", finding.text);
+    }
+
+    #[test]
+    fn a_group_that_nobody_waits_for_is_no_loss_of_the_host() {
+        let mut facts = frozen_server(&[]);
+        facts.push(blocked(20, "server", WaitState::Frozen, "read"));
+        let report = explain(facts);
+        assert_eq!(report.answer.verdict, Verdict::Idle, "{}", report.answer.title);
+        assert_eq!(report.findings[0].code, "process.frozen");
+        let mut facts = frozen_server(&[]);
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Frozen, "read")));
+        let answer = explain(facts).answer;
+        assert_eq!((answer.verdict, answer.ends[0].finding), (Verdict::Held, Some(0)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! for a child.
 
 use crate::facts::*;
+use crate::graph::channels::pipe_end;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::serving::chosen;
@@ -41,18 +42,57 @@ pub(super) fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     }
     if is_killed(index, wait) {
         // Its children were mostly killed with it.
-        return index.families.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
+        let there = index.families.children_within(wait.thread.pid, wait.begin_ns, wait.end_ns);
+        return first_of_pipeline(index, &there, wait);
     }
     let alive = index.families.living_children(wait.thread.pid);
     // By its own functions it waits for the one that it has just begun.
     if wait.place.syscall.starts_with("epoll") {
         return alive.into_iter().max_by_key(|child| child.start_ns);
     }
-    // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
+    // Any child's end would do: only if there is but one, or all are held up, or the others wait for it, is it known for whom.
     if alive.len() > 1 && !hold_up_together(index, &alive, wait) {
-        return None;
+        return first_of_pipeline(index, &alive, wait);
     }
     chosen(index, wait, alive)
+}
+
+/// The one of some processes for which all others stood at a pipe: a shell waits for all programs of a pipeline.
+fn first_of_pipeline(
+    index: &Index<'_>,
+    processes: &[ThreadRef],
+    wait: &WaitSpan,
+) -> Option<ThreadRef> {
+    let within =
+        (wait.begin_ns.max(index.model.look.begin_ns), wait.end_ns.min(index.model.look.end_ns));
+    let waits_for_another =
+        |process: &&ThreadRef| stands_at_pipe_of(index, process, processes, within);
+    let mut first = processes.iter().filter(|process| !waits_for_another(process));
+    let only = first.next()?;
+    first.next().is_none().then(|| only.clone())
+}
+
+/// Whether a process stood for most of a time at pipes whose other end one of some others has.
+fn stands_at_pipe_of(
+    index: &Index<'_>,
+    process: &ThreadRef,
+    others: &[ThreadRef],
+    (from, to): (Ns, Ns),
+) -> bool {
+    let (since, until) = index.families.there(process, (from, to));
+    let is_others = |wait: &&WaitSpan| {
+        let end = pipe_end(index, wait, wait.class == WaitClass::PipeWrite);
+        end.is_some_and(|end| {
+            end.pid != process.pid && others.iter().any(|other| other.pid == end.pid)
+        })
+    };
+    let waits = index.waits.of(process).iter();
+    let at_pipes = waits
+        .filter(|wait| matches!(wait.class, WaitClass::PipeRead | WaitClass::PipeWrite))
+        .filter(|wait| wait.within_ns(since, until) > 0)
+        .filter(is_others);
+    let all_ns: Ns = at_pipes.map(|wait| wait.within_ns(since, until)).sum();
+    all_ns > 0 && all_ns * 2 >= until.saturating_sub(since)
 }
 
 /// The child that a process calls by a number: that of its own PID namespace, as a container counts.
@@ -165,6 +205,41 @@ mod tests {
         let reported: Vec<(&str, &str)> =
             parts.iter().map(|part| (&*part.class, &*part.object.name)).collect();
         assert_eq!(reported, [("open", "any of its children")]);
+    }
+
+    /// A shell's pipeline: 20 computes, 30 reads what it writes; `reader` is what 30 does.
+    fn pipeline(reader: Fact) -> Vec<(String, String)> {
+        let mut facts = shell(reader);
+        facts.retain(|fact| !matches!(&fact.body, Body::Blocked(at) if at.thread.pid == 20));
+        let pipe = ObjectRef::Pipe { ino: 7 };
+        for pid in [20, 30] {
+            facts.push(endpoint(pid, "job", pipe.clone()));
+        }
+        let times = ThreadTime {
+            thread: thread(20, "job"),
+            until_ns: LOOK_NS,
+            run_ns: LOOK_NS,
+            ..ThreadTime::default()
+        };
+        facts.push(fact(Body::ThreadTime(times)));
+        facts.push(of_process(10, "sh"));
+        let answer = explain(facts).answer;
+        let ends = answer.ends.iter();
+        ends.map(|end| (format!("{:?}", end.end), end.object.name.clone())).collect()
+    }
+
+    #[test]
+    fn of_a_pipeline_the_one_counts_for_which_the_others_stand_at_pipes() {
+        let read = Place {
+            state: WaitState::Sleep,
+            syscall: "read".into(),
+            object: Some(ObjectRef::Pipe { ino: 7 }),
+            ..Place::default()
+        };
+        let ends = pipeline(at_place(30, "job", read));
+        assert_eq!(ends.first().map(|(end, _)| end.as_str()), Some("Works"), "{ends:?}");
+        let apart = pipeline(blocked(30, "job", WaitState::Sleep, "nanosleep"));
+        assert!(apart.iter().all(|(end, _)| end != "Works"), "{apart:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod connection;
 mod ended_thread;
 mod fuse_server;
 mod futex_word;
+pub(in crate::graph) mod handed_work;
 mod interpreter_lock;
 mod joined;
 mod journal_thread;
@@ -56,6 +57,7 @@ pub static LADDER: &[&Way] = &[
     &name_server::WAY,
     &journal_thread::WAY,
     &terminal::WAY,
+    &handed_work::WAY,
     &waker::WAY,
     &interpreter_lock::NEARBY,
     &monitor::NEARBY,

@@ -1,0 +1,158 @@
+//! Where this host drops packets of those who wait, and why: each place once, for the rules of each matter.
+//!
+//! Theory: a wait may lose packets at several places and for several reasons, and is held up by the one of most. So the places are found for all
+//! reasons together, whichever rule names them, and a rule takes those of its matter. A drop counts that fell into the wait, and was not a copy.
+//! Must not: say it in words, or count drops that nobody waits for. Rejected: each rule by its own reasons (of a wait with two the first rule
+//! would win, and not the reason of most).
+//!
+//! Edit together: drop_reasons.rs, mtu.rs, bad_checksum.rs, packet_dropped.rs.
+
+use crate::facts::{Link, PacketDrops};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::net_counter::growth;
+use crate::measure::packet_drops::Dropped;
+use crate::measure::tcp_stream::Stream;
+use crate::model::object::Object;
+use crate::rules::net::drop_looks::Look;
+use crate::rules::net::drop_reasons::{Cause, Matter, cause};
+use crate::rules::net::dropped_packets::{LOST_ONE, Losing, losing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is dropped at one place for one reason.
+pub(super) struct DropsAt<'m> {
+    /// Why.
+    pub cause: Cause,
+    /// Of whom, at least one; each has lost at least one packet there.
+    pub losing: Vec<Losing<'m>>,
+}
+
+/// The reason of a packet whose TTL is used up, and of one whose header is damaged.
+const OUT_OF_HOPS: &str = "IP_INHDR";
+/// The reason of a packet that a queueing discipline without a reason of its own drops.
+const NO_QUEUE: &str = "QDISC_DROP";
+/// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
+const FIRST_AGAIN_NS: u64 = 1_500_000_000;
+
+/// Where and why: namespace, interface, reason, function.
+type Place<'m> = (u32, u32, &'m str, &'m str);
+
+/// The places of one matter.
+pub(super) fn of_matter<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    matter: Matter,
+) -> Vec<DropsAt<'m>> {
+    let with_cause = |losing: Vec<Losing<'m>>| {
+        let cause = cause_of(measures, losing[0].dropped[0].kind)?;
+        (cause.matter == matter).then_some(DropsAt { cause, losing })
+    };
+    by_place(measures, ends).into_values().filter_map(with_cause).collect()
+}
+
+fn by_place<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+) -> BTreeMap<Place<'m>, Vec<Losing<'m>>> {
+    let drops = &measures.model.net.drops;
+    let with_cause = drops.iter().filter(|it| cause_of(measures, it).is_some());
+    let reasons: BTreeSet<&str> = with_cause.map(|it| it.reason.as_str()).collect();
+    // Of an end whose packets were dropped for several reasons: the one of most.
+    let mut by_end: BTreeMap<usize, (u64, Losing<'m>)> = BTreeMap::new();
+    for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
+        let end = &ends[losing.end];
+        losing.dropped.retain(|it| {
+            cause_of(measures, it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end)
+        });
+        if is_sent_and_not_again(measures, &losing, end) {
+            continue;
+        }
+        let Some(place) = losing.dropped.first().map(place) else { continue };
+        losing.dropped.retain(|it| self::place(it) == place);
+        let packets = losing.dropped.iter().map(|it| it.flow.packets).sum();
+        match by_end.get(&losing.end) {
+            Some((most, _)) if *most >= packets => {}
+            _ => drop(by_end.insert(losing.end, (packets, losing))),
+        }
+    }
+    let mut all: BTreeMap<Place<'m>, Vec<Losing<'m>>> = BTreeMap::new();
+    for (_, losing) in by_end.into_values() {
+        all.entry(place(&losing.dropped[0])).or_default().push(losing);
+    }
+    all
+}
+
+fn place<'m>(dropped: &Dropped<'m>) -> Place<'m> {
+    let kind = dropped.kind;
+    (kind.netns, kind.index, &kind.reason, &kind.function)
+}
+
+/// Whether packets were dropped while somebody waited, or just before: what is sent, and dropped, is waited for from then on. TCP sends again after
+/// ever twice as long: where nothing was dropped for longer than that, it has come through.
+fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
+    let link = &end.links[end.named];
+    let (first_ns, last_ns) = (dropped.flow.first_ns, dropped.flow.last_ns);
+    let before_ns = link.since_ns.saturating_sub((LOST_ONE.value * 1e9) as u64);
+    let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
+    let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
+    last_ns >= before_ns && first_ns <= link.end_ns && goes_on
+}
+
+/// Of a question to a name server whether it was of those who wait: others ask it too.
+fn is_asker_s(dropped: &Dropped<'_>, end: &End) -> bool {
+    let is_server = matches!(end.object, Object::DnsServer(..));
+    let sender = dropped.flow.sender.as_ref().filter(|_| is_server && dropped.is_outgoing);
+    sender.is_none_or(|by| end.victims.contains_key(&by.pid))
+}
+
+/// Whether a stream has sent nothing again, and is not refused: then what was dropped was a copy, for a capture or another port of a bridge. What
+/// is no stream, and no question on a socket that is waited on, is no question either.
+fn is_sent_and_not_again(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else {
+        return !matches!(end.object, Object::DnsServer(..));
+    };
+    let is_stream =
+        losing.dropped.first().is_some_and(|it| it.is_outgoing && it.flow.protocol == "tcp");
+    let stream = measures.tcp_streams.iter().find(|stream| stream.socket.ino == ino);
+    let is_refused = |stream: &Stream<'_>| {
+        measures.graph.undelivered(stream.socket).is_some_and(|it| it.is_refused())
+    };
+    is_stream
+        && !losing.connects
+        && stream.is_some_and(|it| it.change.retransmits == 0 && !is_refused(it))
+}
+
+/// Whether packets had passed as many routers as they may: the kernel says of them what it says of damaged headers (ip_forward), and reports it to
+/// who sent them, which is counted. Fragments that never came are counted there too, and are no such drop.
+fn is_out_of_hops(measures: &Measures<'_>, kind: &PacketDrops) -> bool {
+    let counted = |name| growth(measures.model, kind.netns, name).is_some_and(|it| it > 0);
+    kind.reason == OUT_OF_HOPS
+        && ["Icmp.OutTimeExcds", "Icmp6.OutTimeExcds"].into_iter().any(counted)
+}
+
+/// The interface at which packets were dropped, as it was read last.
+pub(super) fn interface<'m>(measures: &'m Measures<'_>, kind: &PacketDrops) -> Option<&'m Link> {
+    let mut links = measures.model.net.links.iter().rev();
+    links.find(|link| (link.netns, link.index) == (kind.netns, kind.index))
+}
+
+/// Why packets were dropped, as far as the reason and what else was read say it.
+fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
+    let link = || interface(measures, kind);
+    // Without a carrier an interface has a queueing discipline that drops all (noop_qdisc).
+    if kind.reason == NO_QUEUE && link().is_some_and(|link| link.carrier == Some(false)) {
+        let clause = "the interface has no carrier: its cable or its other end is down".into();
+        return Some(Cause { clause, look: Look::Interface, matter: Matter::Other });
+    }
+    if is_out_of_hops(measures, kind) {
+        let clause = "their TTL is used up, as where routes lead in a circle".into();
+        return Some(Cause { clause, look: Look::Routes, matter: Matter::Other });
+    }
+    let mut found = cause(kind)?;
+    let ends = || link().and_then(|own| Some((own, measures.model.net.peer(own)?)));
+    let is_narrower = |(own, peer): (&Link, &Link)| peer.mtu < own.mtu && peer.up != Some(false);
+    if found.look == Look::MtuOfPeer && ends().is_some_and(is_narrower) {
+        found.matter = Matter::Length;
+    }
+    Some(found)
+}

@@ -1,0 +1,112 @@
+//! Words and ways out of the rules on packet filters: a rule as nft writes it, where it stands, and how what it keeps is let pass.
+//!
+//! A rule that iptables made has one put before it, which the same words take away again; any other is shown with its number. Must not: say which rule it
+//! was, or that it is wrong. Rejected: taking the rule away as the first way out (nothing here can put it back as it was).
+//!
+//! Edit together: filter_drop.rs, filter_reject.rs.
+
+use crate::facts::FilterRule;
+use crate::measure::packet_drops::Dropped;
+use crate::model::{Model, words};
+use crate::rules::action::{Action, Question};
+use crate::rules::net::ways_out::command_in;
+use crate::rules::wording::Remedy;
+use std::net::IpAddr;
+
+/// `tcp dport 8080 drop`, as nft writes it.
+pub(super) fn what(rule: &FilterRule) -> String {
+    if rule.handle == 0 {
+        return "policy drop".into();
+    }
+    let mut parts = Vec::new();
+    let ip = if rule.family == "ip6" { "ip6" } else { "ip" };
+    let mut address = |word: &str, it: Option<(IpAddr, u8)>| {
+        if let Some((network, bits)) = it {
+            let whole = if network.is_ipv4() { u32::BITS } else { u128::BITS };
+            let length = if u32::from(bits) == whole { String::new() } else { format!("/{bits}") };
+            parts.push(format!("{ip} {word} {network}{length}"));
+        }
+    };
+    address("saddr", rule.source);
+    address("daddr", rule.destination);
+    let protocol = rule.protocol.as_deref();
+    let port = |word: &str, port: Option<u16>| {
+        port.map(|port| format!("{} {word} {port}", protocol.unwrap_or("th")))
+    };
+    let ports = [port("sport", rule.source_port), port("dport", rule.destination_port)];
+    if let (Some(protocol), [None, None]) = (protocol, &ports) {
+        parts.push(format!("meta l4proto {protocol}"));
+    }
+    parts.extend(ports.into_iter().flatten());
+    parts.extend(rule.rest.iter().map(|name| format!("({name})")));
+    parts.push(if rule.rejects { "reject" } else { "drop" }.into());
+    parts.join(" ")
+}
+
+/// `chain ip filter OUTPUT, handle 4`.
+pub(super) fn place(rule: &FilterRule) -> String {
+    let chain = format!("chain {} {} {}", rule.family, rule.table, rule.chain);
+    match rule.handle {
+        0 => chain,
+        handle => format!("{chain}, handle {handle}"),
+    }
+}
+
+/// How the packets of a flow are let pass by the filter of a namespace, and what there is to see.
+pub(super) fn ways_out(
+    model: &Model,
+    netns: u32,
+    rule: Option<&FilterRule>,
+    dropped: &Dropped<'_>,
+) -> Vec<Remedy> {
+    let nft = command_in(model, netns, "nft");
+    let see = |text: String, command: String| Remedy {
+        text,
+        command,
+        action: Some(Action::look(Question::State).through(nft.through.as_ref())),
+        ..Remedy::default()
+    };
+    let all = "see the rules there, with their counters and handles";
+    let Some(rule) = rule else {
+        return vec![see(all.into(), format!("{nft} -a list ruleset"))];
+    };
+    let (table, chain) = (words::shell(&rule.table), words::shell(&rule.chain));
+    let text = match rule.handle {
+        0 => all.to_string(),
+        handle => format!(
+            "or take that rule away, if nobody meant it ({nft} delete rule {} {table} {chain} handle {handle}); {all}",
+            rule.family
+        ),
+    };
+    let list = format!("{nft} -a list chain {} {table} {chain}", rule.family);
+    let_pass(model, netns, rule, dropped).into_iter().chain([see(text, list)]).collect()
+}
+
+/// Before a rule that iptables made another one can be put, and be taken away by the same words.
+fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>) -> Option<Remedy> {
+    const BUILT_IN: [&str; 3] = ["INPUT", "FORWARD", "OUTPUT"];
+    let tool = match rule.family.as_str() {
+        "ip" => "iptables",
+        "ip6" => "ip6tables",
+        _ => return None,
+    };
+    if rule.table != "filter" || !BUILT_IN.contains(&&*rule.chain) {
+        return None;
+    }
+    let flow = dropped.flow;
+    let (end, port) = match dropped.is_outgoing {
+        true => (format!("-d {}", flow.to.ip()), format!("--dport {}", flow.to.port())),
+        false => (format!("-s {}", flow.from.ip()), format!("--sport {}", flow.from.port())),
+    };
+    let port = if flow.to.port() == 0 { String::new() } else { format!(" {port}") };
+    let tool = command_in(model, netns, tool);
+    let of = |verb: &str| {
+        format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, flow.protocol)
+    };
+    Some(Remedy {
+        text: "let them pass, if nobody meant to keep them from it".into(),
+        command: of("-I"),
+        undo: of("-D"),
+        ..Remedy::default()
+    })
+}

@@ -1,0 +1,176 @@
+//! Listening sockets, and who waits for them: to be connected, or accepted.
+//!
+//! What the rules of a listener's two queues share: what it dropped, what its namespace counts, its clients, and which ends are theirs. The kernel
+//! counts for all listeners of a namespace together, and for each what it dropped, whyever. Must not: say which of the queues is to blame.
+//!
+//! Edit together: accept_queue.rs, syn_backlog.rs.
+
+use crate::facts::*;
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::measure::net_counter::growth;
+use crate::measure::tcp_stream::{SocketChanges, leads_to, other_end};
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::rules::net::losses::in_target;
+use crate::rules::{Losses, Match};
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::WaitSpan;
+use std::collections::{BTreeSet, HashSet};
+
+/// A listening socket.
+#[derive(Clone, Copy)]
+pub(super) struct Listener<'m> {
+    /// Who is to accept.
+    pub process: &'m ThreadRef,
+    /// Where it listens.
+    pub socket: &'m InetRef,
+    /// Its queues as the look ends.
+    pub state: &'m SocketState,
+    /// Overflows of accept queues of its namespace within the look.
+    pub overflows: u64,
+    /// Attempts that its namespace ignored within the look because a SYN queue was full and no cookies may be sent.
+    pub requests_ignored: u64,
+    /// What this one dropped within the look.
+    pub dropped: u64,
+}
+
+impl Listener<'_> {
+    /// The kernel lets one more in than the limit says.
+    pub(super) fn is_full(&self) -> bool {
+        self.state.accept_queue >= self.state.accept_limit
+    }
+
+    /// It overflows now and then, and is emptied in between. What was dropped while no queue overflowed was dropped for
+    /// another reason.
+    pub(super) fn has_bursts(&self) -> bool {
+        self.dropped > 0 && self.overflows > 0 && !self.is_full()
+    }
+
+    /// It dropped attempts, and so did SYN queues of its namespace, while no accept queue was full.
+    pub(super) fn has_no_room_for_requests(&self) -> bool {
+        self.dropped > 0 && self.requests_ignored > 0 && self.overflows == 0 && !self.is_full()
+    }
+}
+
+/// All of them, each once.
+pub(super) fn listeners<'m>(measures: &'m Measures<'m>) -> Vec<Listener<'m>> {
+    let model = measures.model;
+    let changes = SocketChanges::of(model);
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for endpoint in &model.held.endpoints {
+        let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
+            continue;
+        };
+        let listens = socket.is_tcp() && socket.state == TCP_LISTEN;
+        if listens && seen.insert(socket.ino) {
+            let grown = |name| growth(model, socket.netns, name).unwrap_or(0);
+            found.push(Listener {
+                process: &endpoint.process,
+                socket,
+                state,
+                overflows: grown("TcpExt.ListenOverflows"),
+                requests_ignored: grown("TcpExt.TCPReqQFullDrop"),
+                dropped: changes.of_endpoint(endpoint).map_or(0, |(_, change)| change.drops),
+            });
+        }
+    }
+    found
+}
+
+/// Of several processes that have the listener, the one that is to accept: whom following the clients' waits came to, else
+/// one that another of them began (a worker, and not its master).
+pub(super) fn server<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    listener: &InetRef,
+) -> Option<&'m ThreadRef> {
+    let model = measures.model;
+    let all = model.held.endpoints.iter();
+    let has_it =
+        |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.ino);
+    let all: Vec<&ThreadRef> = all.filter(has_it).map(|end| &end.process).collect();
+    let clients = clients(measures, listener);
+    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
+    let through = |end: &&End| end.links.iter().any(|link| waited_on.contains(&link.object));
+    let found = ends.iter().filter(through).filter_map(|end| end.who.as_ref());
+    let found = found.filter_map(|who| all.iter().find(|own| own.pid == who.pid)).next();
+    let parent = |own: &ThreadRef| model.threads.identity(own).map(|known| known.parent_pid);
+    let is_worker = |own: &&&ThreadRef| all.iter().any(|other| parent(own) == Some(other.pid));
+    found.or_else(|| all.iter().find(is_worker)).copied()
+}
+
+/// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.
+pub(super) fn clients<'a>(measures: &'a Measures<'_>, listener: &InetRef) -> Vec<&'a WaitSpan> {
+    let model = measures.model;
+    let waits = |wait: &&WaitSpan| {
+        let Some(ObjectRef::Inet(socket)) = &wait.place.object else { return false };
+        match wait.class {
+            WaitClass::SocketConnect => leads_to(model, socket, listener),
+            WaitClass::SocketRead | WaitClass::SocketWrite => {
+                leads_to(model, socket, listener) && other_end(model, socket).is_none()
+            }
+            _ => false,
+        }
+    };
+    measures.waits().filter(waits).collect()
+}
+
+/// What clients lose by waiting for it, as far as that is asked about: who asks about a process that has the listener open asks for its clients.
+pub(super) fn lost(measures: &Measures<'_>, listener: Listener<'_>, waits: &[&WaitSpan]) -> Losses {
+    let model = measures.model;
+    let mut lost = Losses::new();
+    for wait in waits {
+        let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
+        lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
+    }
+    if is_asked_about(model, listener) { lost } else { in_target(measures, lost) }
+}
+
+/// Whether a process that somebody asked about has the listener open.
+fn is_asked_about(model: &Model, listener: Listener<'_>) -> bool {
+    let target = model.look.target.as_ref().filter(|target| target.kind == TargetKind::Process);
+    let has_it = |end: &Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.socket.ino);
+    target.is_some_and(|target| {
+        model.held.endpoints.iter().any(|end| end.process.pid == target.pid && has_it(end))
+    })
+}
+
+/// The ends of the clients' waits: the connection itself, or what the server does instead of answering. What holds the
+/// server up has a name of its own.
+pub(super) fn claimed<'m>(
+    mut matched: Match<'m>,
+    measures: &Measures<'_>,
+    ends: &[End],
+    listener: Listener<'_>,
+    clients: &[&WaitSpan],
+) -> Match<'m> {
+    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
+    let pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
+    let through = |end: &End| end.links.iter().any(|link| waited_on.contains(&link.object));
+    let mut path_seconds = 0.0;
+    for (at, end) in ends.iter().enumerate() {
+        let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
+        let victims = match end.kind {
+            EndKind::Remote | EndKind::Link if waited_on.contains(&end.object) => None,
+            EndKind::Works | EndKind::Sleep if by_server && through(end) => Some(pids.clone()),
+            _ => continue,
+        };
+        let is_ours = |pid: &u32| victims.as_ref().is_none_or(|pids| pids.contains(pid));
+        if end.victims.keys().any(is_ours) {
+            path_seconds += end.seconds;
+            matched = matched.claiming(at, victims);
+        }
+    }
+    if measures.is_command() && !matched.claims.is_empty() {
+        matched.path_seconds = Some(path_seconds);
+    }
+    matched
+}
+
+/// `was` or `were`.
+pub(super) fn were(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
+}
