@@ -6,6 +6,7 @@ its own, on which the case types.
 
 import os
 import signal
+from pathlib import Path
 
 from harness.processes import children_of, state_of
 from harness.stage import tool
@@ -101,6 +102,7 @@ def job_stopped(s):
     truth = Truth(end=("person",), who=("sha256sum",), code=("process.stopped",))
     shell = s.spawn(["bash", "-c", "sha256sum /dev/zero & wait"])
     job = s.wait(lambda: children_of(shell.pid), "the job")[0]
+    s.wait(lambda: Path(f"/proc/{job}/comm").read_text().strip() == "sha256sum", "the job's program")
     os.kill(job, signal.SIGSTOP)
     s.wait(lambda: state_of(job) == "T", "the job is stopped")
     yield pid(shell, truth, "of-shell", secs=2, standing=True, quick=True)

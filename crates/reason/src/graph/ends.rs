@@ -255,7 +255,7 @@ impl<'c, 'a> Found<'c, 'a> {
             // Who is owed something, and by whom, is known; what that one waits for is not.
             EndKind::Idle if owed && leaf.links.len() > 1 => EndKind::Open,
             // A thread that reads what another of its own process will write.
-            EndKind::Open if !self.is_command && self.reads_its_own_pipe(leaf) => EndKind::Idle,
+            EndKind::Open if reads_a_pipe(root) && !self.is_command => EndKind::Idle,
             kind => kind,
         };
         let key = match kind != EndKind::Sleep && self.is_inside(root) {
@@ -271,23 +271,6 @@ impl<'c, 'a> Found<'c, 'a> {
         let by_stack = || user_stack::lock_kind_of(self.model, &root.who, from, to);
         session_wait::kind_of(self.model, &root.who, from, to).is_some()
             || by_stack().is_some_and(LockKind::is_of_a_server)
-    }
-
-    /// Whether a chain ends at a pipe that nobody but the reader's own process is known to write to: not where it comes back to a reader,
-    /// who waits for what another reader is to write.
-    fn reads_its_own_pipe(&self, leaf: &Leaf) -> bool {
-        let root = leaf.root();
-        let of_another = |ino: u64| {
-            let mut ends = self.chains.index.connections.endpoints_on(ino).iter();
-            ends.any(|end| end.writable && end.process.pid != root.who.pid)
-        };
-        let is_own = match root.object {
-            Object::Pipe(ino) => !of_another(ino),
-            // A FIFO that is being opened.
-            Object::File(_) => false,
-            _ => true,
-        };
-        root.class == WaitClass::PipeRead && leaf.circle.is_none() && is_own
     }
 
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
@@ -518,56 +501,12 @@ fn is_timed_out(root: &ChainLink) -> bool {
     root.class == WaitClass::FutexWait && root.by_clock
 }
 
+/// Whether a pipe is read that is open at both ends; a FIFO that is being opened is a file.
+fn reads_a_pipe(root: &ChainLink) -> bool {
+    root.class == WaitClass::PipeRead && !matches!(root.object, Object::File(_))
+}
+
 /// Whether somebody's input is waited for.
 fn is_terminal(object: &Object) -> bool {
     matches!(object, Object::Tty(_))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::answer::{EndKind, Verdict, explain};
-    use crate::facts::*;
-    use crate::rules::scenes::*;
-
-    /// A process that is asked about reads a pipe all the time, and these may write to pipes or read them besides.
-    fn reads(more: Vec<Fact>) -> (Verdict, Option<(EndKind, String)>) {
-        let facts = [host(), vec![of_process(10, "app"), stands(10, 7)], more].concat();
-        let answer = explain(facts).answer;
-        let why = |end: &crate::answer::report::AnswerEnd| end.why_open.clone().unwrap_or_default();
-        (answer.verdict, answer.ends.first().map(|end| (end.end, why(end))))
-    }
-
-    fn stands(pid: u32, ino: u64) -> Fact {
-        at_place(
-            pid,
-            "app",
-            Place {
-                state: WaitState::Sleep,
-                syscall: "read".into(),
-                object: Some(ObjectRef::Pipe { ino }),
-                ..Place::default()
-            },
-        )
-    }
-
-    fn writes(pid: u32, ino: u64) -> Fact {
-        let mut fact = endpoint(pid, "app", ObjectRef::Pipe { ino });
-        if let Body::Endpoint(end) = &mut fact.body {
-            (end.readable, end.writable) = (false, true);
-        }
-        fact
-    }
-
-    #[test]
-    fn a_pipe_of_ones_own_is_rest() {
-        assert_eq!(reads(vec![writes(10, 7)]).0, Verdict::Idle);
-    }
-
-    #[test]
-    fn two_that_read_what_the_other_is_to_write_do_not_rest() {
-        let (verdict, end) = reads(vec![stands(20, 8), writes(20, 7), writes(10, 8)]);
-        let (kind, why) = end.expect("an end");
-        assert_eq!((verdict, kind), (Verdict::Waits, EndKind::Open));
-        assert!(why.contains("comes back"), "{why}");
-    }
 }
