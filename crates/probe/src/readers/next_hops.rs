@@ -160,7 +160,8 @@ fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io:
         found.extend(next_hop(&place.socket, destination, buffer)?);
     }
     name(place, &mut found, buffer)?;
-    let mut beyond = beyond_tunnels(place, &mut found, buffer)?;
+    // What the table of a tunnel cannot say takes nothing from the hops that are known.
+    let mut beyond = beyond_tunnels(place, &mut found, buffer).unwrap_or_default();
     name(place, &mut beyond, buffer)?;
     Ok(found.into_iter().chain(beyond).map(Body::NextHop).collect())
 }

@@ -32,7 +32,11 @@ pub(super) fn own_timeout(measures: &Measures<'_>, end: &AnswerEnd) -> Option<St
     let who = end.chain.last().filter(|_| leads_nowhere).map(|link| &link.who)?;
     let tid = who.tid.or(who.pid)?;
     let stands = |wait: &&WaitSpan| wait.standing && wait.thread.tid == tid;
+    // One that began within the look may be a tick, and be followed by the next.
     let wait = measures.waits().filter(stands).last()?;
+    if wait.begin_ns > measures.model.look.begin_ns {
+        return None;
+    }
     let due_ns = wait.begin_ns.saturating_add(timeout_ns(&wait.place)?);
     let left_ns = due_ns.checked_sub(measures.model.look.end_ns).filter(|ns| *ns > 0)?;
     let left = words::seconds(left_ns as f64 / 1e9);

@@ -78,7 +78,21 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
             let open =
                 index.connections.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
             let waited = index.connections.waits_on(*peer_ino).iter();
-            open.chain(waited.map(|other| process_of(index.model, other))).collect()
+            let all = open.chain(waited.map(|other| process_of(index.model, other))).collect();
+            // Not accepted yet: who listens there.
+            let is_listener = |end: &&Endpoint| {
+                matches!(&end.object, ObjectRef::Unix { peer_ino: 0, path: Some(_), .. })
+            };
+            match index
+                .connections
+                .endpoints_on(*peer_ino)
+                .iter()
+                .copied()
+                .any(|end| is_listener(&end))
+            {
+                true => who_accepts(index, wait, all),
+                false => all,
+            }
         }
         Some(ObjectRef::Inet(socket)) => index.connections.far_processes(socket),
         _ => Vec::new(),

@@ -70,8 +70,11 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 let counted = counted || is_stalled(wait.class);
+                let is_word = asked && wait.class == WaitClass::FutexWait;
                 for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
-                    let counted = counted || ending::is_waiters_own(&leaf);
+                    // Who is to give it back and rests himself waits for work, and so does who waits for him.
+                    let rests = is_word && rests(&leaf);
+                    let counted = (counted && !rests) || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
                         true => subscriptions.take(wait, leaf, counted),
                         false => found.add(&leaf, counted, false),
@@ -201,18 +204,28 @@ fn is_asked_of(model: &Model, target: &Target, wait: &WaitSpan) -> bool {
 }
 
 /// Whether a word, a semaphore or a queue is waited for that is no queue of work: room for a message, the end of a thread, a
-/// barrier; a set of semaphores of System V, and a semaphore that another process was seen to give back, like a lock. Workers of a
-/// pool that rest share semaphores too, and nobody gives those back.
+/// barrier; and a semaphore that another process was seen to give back, like a lock. Workers of a pool that rest share semaphores too,
+/// and nobody gives those back.
 fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
     match wait.place.syscall.as_str() {
-        "semop" | "semtimedop" | "msgsnd" | "mq_timedsend" => return true,
-        "futex" => (),
+        "msgsnd" | "mq_timedsend" => return true,
+        "futex" | "semop" => (),
+        // Servers rest so until the next look at the time.
         _ => return false,
     }
-    let kind = user_stack::lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
     let waker = wait.wake.as_ref().filter(|wake| wake.context == WakeContext::Task);
     let by_another = waker.is_some_and(|wake| wake.by.pid != wait.thread.pid);
+    if wait.place.syscall == "semop" {
+        return by_another;
+    }
+    let kind = user_stack::lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
     kind.is_some_and(|kind| kind.is_never_work() || kind == LockKind::Semaphore && by_another)
+}
+
+/// Whether a chain ends at somebody who waits for work or for the next question.
+fn rests(leaf: &Leaf) -> bool {
+    let root = leaf.root();
+    matches!(root.class, WaitClass::Idle | WaitClass::PipeRead) || root.question_of.is_some()
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.
@@ -241,6 +254,11 @@ mod tests {
 
     /// What is said of process 10, which waits in this call of its C library until its thread or process 11 wakes it; that sleeps.
     fn asked(waker_pid: u32, syscall: &str, function: &str) -> String {
+        asked_while(waker_pid, syscall, function, "clock_nanosleep")
+    }
+
+    /// The same while the waker is in this call.
+    fn asked_while(waker_pid: u32, syscall: &str, function: &str, does: &str) -> String {
         let place = Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
         let by = ThreadRef { tid: 11, ..thread(waker_pid, "keeper") };
         let (begin_ns, end_ns) = (0, LOOK_NS - 1_000_000);
@@ -260,7 +278,8 @@ mod tests {
         facts.push(Fact { at_ns: end_ns, body: Body::Wait(waits) });
         if let Fact { at_ns, body: Body::Wait(sleep) } = slept(0, "", begin_ns, end_ns - 1_000_000)
         {
-            facts.push(Fact { at_ns, body: Body::Wait(Wait { thread: by, ..sleep }) });
+            let place = Place { syscall: does.into(), ..sleep.place.clone() };
+            facts.push(Fact { at_ns, body: Body::Wait(Wait { thread: by, place, ..sleep }) });
         }
         explain(facts).answer.title
     }
@@ -282,6 +301,8 @@ mod tests {
             assert!(said.contains("keeper"), "{syscall}: {said}");
         }
         assert!(asked(10, "futex", "sem_wait").contains(WORK));
+        let handed = asked_while(11, "semop", "semop", "epoll_wait");
+        assert!(handed.contains(WORK), "who hands on the turn to accept rests: {handed}");
     }
 
     #[test]

@@ -46,9 +46,12 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
     }
     let completed = span.wake.as_ref().and_then(|wake| wake.disk);
     let seen = completed.or(span.place.disk);
-    // The kernel's own threads wait for what they submitted themselves: of that the event is yet to come.
-    let is_for_any = span.class == WaitClass::Disk && !span.kernel;
-    let only = || disk_at_work::only(model, span.begin_ns, span.end_ns).filter(|_| is_for_any);
+    // The kernel's own threads wait for what they submitted themselves: of that the event is yet to come. A known file lies on a file
+    // system of which no disk is known.
+    let is_file = matches!(span.place.object, Some(ObjectRef::File(_)));
+    let is_for_any = span.class == WaitClass::Disk && !span.kernel && !is_file;
+    let only = || disk_at_work::only(model, span.begin_ns, span.end_ns);
+    let only = || is_for_any.then(only).flatten();
     let device = seen.or_else(only)?;
     Some(model.disk.of(device).map_or(device, |disk| disk.dev))
 }
