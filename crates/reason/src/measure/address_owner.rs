@@ -26,6 +26,11 @@ pub fn place(model: &Model, ip: IpAddr) -> Option<String> {
     if !ends.all(|(other, _)| other == netns) {
         return None;
     }
+    // In the host's own namespace an address is the host's, whoever listens there.
+    let mut links = model.net.links.iter();
+    if links.any(|link| link.netns == netns && link.netns_name.is_empty()) {
+        return None;
+    }
     if let Some(container) = model.container_of(process).filter(|known| known.is_real()) {
         return container.cgroups.first().map(|path| model.containers.group_in_words(path));
     }

@@ -265,7 +265,7 @@ fn uppers(
     let stands_on_it = |view: &&DiskView<'_>| {
         let is_ready = view.workers_ready_seconds.is_none();
         let is_upper = view.disk.dev != lower && view.is_counted && is_ready;
-        is_upper && stands_on(model, view.disk, lower)
+        is_upper && stands_on_alone(model, view.disk, lower, DEPTH_MAX)
     };
     let upper = |view: &DiskView<'_>| Upper {
         dev: view.disk.dev,
@@ -284,6 +284,14 @@ fn stands_above(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) ->
         model.disk.of(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
     };
     upper.dev == lower || depth > 0 && upper.below.iter().any(below)
+}
+
+/// A disk is another one, or is made of it and of no other: what is waited for in a mirror may be its other member.
+fn stands_on_alone(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
+    let below = |dev: &DeviceNumber| {
+        model.disk.of(*dev).is_some_and(|disk| stands_on_alone(model, disk, lower, depth - 1))
+    };
+    upper.dev == lower || depth > 0 && !upper.below.is_empty() && upper.below.iter().all(below)
 }
 
 #[cfg(test)]

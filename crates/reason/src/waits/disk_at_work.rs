@@ -37,15 +37,20 @@ pub(super) fn only(model: &Model, from_ns: Ns, to_ns: Ns) -> Option<DeviceNumber
     if disks.mounts.iter().any(|mount| ELSEWHERE.contains(&mount.fs_type.as_str())) {
         return None;
     }
-    let is_at_work = |disk: &&Disk| {
-        let series = disks.samples.get(&disk.dev).map_or(&[][..], Vec::as_slice);
-        worked(around(series, from_ns, to_ns))
+    let series = |disk: &Disk| disks.samples.get(&disk.dev).map_or(&[][..], Vec::as_slice);
+    // Before and after the wait it may well have had none.
+    let may_be = |disk: &&Disk| {
+        let within = series(disk).iter().filter(|(at, _)| (from_ns + 1..to_ns).contains(at));
+        within.clone().all(|(_, reading)| reading.in_flight > 0) && has_worked(series(disk))
     };
-    let at_work: Vec<&Disk> = disks.all.values().filter(is_at_work).collect();
+    let at_work: Vec<&Disk> = disks.all.values().filter(may_be).collect();
     // Of a stack the upper one is waited for, and leads to the one below.
     let is_below = |disk: &&&Disk| at_work.iter().any(|upper| upper.below.contains(&disk.dev));
     let mut tops = at_work.iter().filter(|disk| !is_below(disk));
     let only = tops.next().filter(|_| tops.next().is_none())?;
+    if !worked(around(series(only), from_ns, to_ns)) {
+        return None;
+    }
     let mut limits = model.containers.cgroups.iter().flat_map(|group| &group.io_limits);
     limits.all(|limit| at_work.iter().any(|disk| disk.dev == limit.dev)).then_some(only.dev)
 }
@@ -54,16 +59,20 @@ pub(super) fn only(model: &Model, from_ns: Ns, to_ns: Ns) -> Option<DeviceNumber
 fn around(series: &[(Ns, DiskSample)], from_ns: Ns, to_ns: Ns) -> &[(Ns, DiskSample)] {
     let first = series.partition_point(|(at, _)| *at <= from_ns).saturating_sub(1);
     let end = series.partition_point(|(at, _)| *at < to_ns).saturating_add(1);
-    &series[first..end.min(series.len())]
+    series.get(first..end.min(series.len())).unwrap_or_default()
+}
+
+/// Whether a disk has done anything in the look: one that stands by is nobody's.
+fn has_worked(series: &[(Ns, DiskSample)]) -> bool {
+    let busy = |at: Option<&(Ns, DiskSample)>| at.map_or(0, |(_, reading)| reading.busy_ms);
+    busy(series.last()) > busy(series.first())
 }
 
 fn worked(readings: &[(Ns, DiskSample)]) -> bool {
     let [(from_ns, first), .., (to_ns, last)] = readings else { return false };
     let busy_ns = last.busy_ms.saturating_sub(first.busy_ms).saturating_mul(1_000_000);
     let all_ns = to_ns.saturating_sub(*from_ns);
-    readings.len() >= READINGS_MIN.count()
-        && readings.iter().all(|(_, reading)| reading.in_flight > 0)
-        && busy_ns as f64 >= AT_WORK_MIN.value * all_ns as f64
+    readings.len() >= READINGS_MIN.count() && busy_ns as f64 >= AT_WORK_MIN.value * all_ns as f64
 }
 
 #[cfg(test)]
@@ -120,6 +129,12 @@ mod tests {
             |below: &[DeviceNumber]| [disk(LOOP, below, &[]), disk(OTHER, &[], &[])].concat();
         assert_eq!(waited_for(both(&[])), None);
         assert_eq!(waited_for(both(&[OTHER])), Some(LOOP));
+    }
+
+    #[test]
+    fn a_disk_that_was_idle_as_the_wait_began_and_ended_may_be_it_as_well() {
+        let synced = disk(OTHER, &[], &[10, 30]);
+        assert_eq!(waited_for([disk(LOOP, &[], &[]), synced].concat()), None);
     }
 
     #[test]

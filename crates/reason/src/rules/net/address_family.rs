@@ -29,7 +29,7 @@ pub(super) static ASKED_AGAIN: Threshold = Threshold::new(
 );
 /// And so soon the next one is waited for.
 pub(super) static NEXT: Threshold = Threshold::new(
-    1.0,
+    0.25,
     "s",
     "between a connection that was given up and the first wait on the next: after longer it may be for something else",
     "chosen: many times what a program takes to try the next address of a name",
@@ -110,6 +110,10 @@ fn turned_to(measures: &Measures<'_>, gave_up: &WaitSpan, address: SocketAddr) -
     let mut since_ns = gave_up.end_ns;
     let mut next = None;
     for wait in waits.iter().filter(|wait| wait.begin_ns >= gave_up.end_ns) {
+        // Who asks for another name first goes to somebody else.
+        if wait.class == WaitClass::Dns {
+            return None;
+        }
         let attempt = Attempt::of(measures, &wait.object);
         let Some(attempt) = attempt.filter(|it| it.remote.port() == address.port()) else {
             continue;

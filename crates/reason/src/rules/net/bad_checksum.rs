@@ -241,6 +241,9 @@ impl Broken<'_, '_> {
         let [off, on] = ["off", "on"].map(|to| format!("-K {name} tx {to}"));
         let action = Action::ethtool(hop.netns, &hop.interface, &off, &on);
         let action = action.through(ethtool.through.as_ref());
+        let text = format!(
+            "{text}, if it has the adapter make them now (tx-checksumming of ethtool -k {name})"
+        );
         Some(Remedy::to(text).set(action, format!("{ethtool} {off}"), format!("{ethtool} {on}")))
     }
 

@@ -64,7 +64,7 @@ fn by_place<'m>(
         losing.dropped.retain(|it| {
             cause_of(measures, it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end)
         });
-        if is_sent_and_not_again(measures, &losing, end) {
+        if is_sent_and_not_again(measures, &losing, end) || is_shortened(measures, &losing, end) {
             continue;
         }
         let Some(place) = losing.dropped.first().map(place) else { continue };
@@ -96,6 +96,24 @@ fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
     let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
     let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
     last_ns >= before_ns && first_ns <= link.end_ns && goes_on
+}
+
+/// Whether what was too long has come through since in shorter packets, as it does where the sender hears of it: nothing of the stream
+/// is undelivered, and it was dropped for no longer than one answer takes.
+fn is_shortened(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else { return false };
+    let socket = measures.model.called.socket(ino);
+    let is_too_long = |it: &Dropped<'_>| {
+        it.flow.protocol == "tcp"
+            && cause_of(measures, it.kind).is_some_and(|cause| cause.matter == Matter::Length)
+    };
+    let lasts_ns = |it: &Dropped<'_>| it.flow.last_ns.saturating_sub(it.flow.first_ns);
+    let longest_ns = losing.dropped.iter().map(lasts_ns).max().unwrap_or(0);
+    losing.tunnel.is_none()
+        && !losing.connects
+        && losing.dropped.iter().all(is_too_long)
+        && (longest_ns as f64) < LOST_ONE.value * 1e9
+        && socket.is_none_or(|socket| measures.graph.undelivered(socket).is_none())
 }
 
 /// Of a question to a name server whether it was of those who wait: others ask it too.

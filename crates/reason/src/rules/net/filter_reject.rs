@@ -123,10 +123,17 @@ fn of_calls<'m>(
     let is_meanwhile = |it: &Dropped<'_>| {
         it.is_outgoing && it.flow.last_ns >= since_ns && it.flow.first_ns <= tries.last_ns
     };
+    // A connection is refused for a packet of its own, and not for a datagram to the same address.
+    let is_kind = |it: &Dropped<'_>| tries.last.syscall != "connect" || it.flow.protocol == "tcp";
     let dropped: Vec<Dropped<'m>> = of_address(measures.model, REASON, address)
         .into_iter()
-        .filter(|it| is_meanwhile(it) && may_be_of(measures, it, own))
+        .filter(|it| is_meanwhile(it) && is_kind(it) && may_be_of(measures, it, own))
         .collect();
+    let packets: u64 = dropped.iter().map(|it| it.flow.packets).sum();
+    // One packet explains one refusal.
+    if packets * 2 < tries.times {
+        return None;
+    }
     rejected(measures, own, &dropped, By::Calls(tries))
 }
 
@@ -185,6 +192,10 @@ fn rejected<'m>(
     // To oneself a packet goes out and comes in by one namespace.
     let sides: &[bool] = if first.kind.netns == own { &[true, false] } else { &[false] };
     let rule = sides.iter().find_map(|is_own| suspects(measures.model, &first, *is_own).rule)?;
+    // What a process of a namespace sends is not forwarded there.
+    if first.kind.netns == own && rule.hook == "forward" {
+        return None;
+    }
     let packets = dropped.iter().map(|it| it.flow.packets).sum();
     rule.rejects.then_some(Rejected { rule, address: first.flow.to, first, packets, by })
 }
@@ -328,6 +339,25 @@ mod tests {
         assert_eq!(codes(refused("10.0.0.7:80", filter, silent)), ["process.retry"]);
         let stood_still = FilterRule { packets: Some(0), ..rule() };
         assert_eq!(codes(refused("10.0.0.7:80", filter, stood_still)), ["process.retry"]);
+    }
+
+    #[test]
+    fn what_is_forwarded_or_is_another_protocol_or_too_few_refuses_no_connection_of_a_process() {
+        let filter = Some((1, "10.0.0.7:80"));
+        let forwards = FilterRule { hook: "forward".into(), chain: "FORWARD".into(), ..rule() };
+        assert_eq!(codes(refused("10.0.0.7:80", filter, forwards)), ["process.retry"]);
+        let with = |change: fn(&mut DroppedFlow)| {
+            let mut facts = refused("10.0.0.7:80", filter, rule());
+            for fact in &mut facts {
+                if let Body::PacketDrops(drops) = &mut fact.body {
+                    drops.flows.iter_mut().for_each(change);
+                }
+            }
+            codes(facts)
+        };
+        assert_eq!(with(|_| ()), [CODE]);
+        assert_eq!(with(|flow| flow.protocol = "udp".into()), ["process.retry"]);
+        assert_eq!(with(|flow| flow.packets = 1), ["process.retry"]);
     }
 
     #[test]

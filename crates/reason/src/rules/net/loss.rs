@@ -100,7 +100,7 @@ fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>>
 struct Again {
     /// How many (TCPDSACKRecv).
     had_already: u64,
-    /// Of what was sent again they are most.
+    /// Of what was sent to this peer again they are most, though others of the namespace had none of them.
     is_most: bool,
     /// Times that segments were seen to come out of order (TCPSACKReorder, TCPTSReorder).
     reordered: u64,
@@ -111,9 +111,13 @@ impl Again {
         let netns = peer.first().stream.socket.netns;
         let grown = |name| growth(measures.model, netns, name).unwrap_or(0);
         let (had_already, again) = (grown("TcpExt.TCPDSACKRecv"), grown("Tcp.RetransSegs"));
+        let own: u64 =
+            peer.writers.iter().map(|one| u64::from(one.stream.change.retransmits)).sum();
         Self {
             had_already,
-            is_most: had_already > 0 && had_already as f64 >= HAD_ALREADY.value * again as f64,
+            is_most: had_already > 0
+                && again.saturating_sub(had_already) as f64
+                    <= (1.0 - HAD_ALREADY.value) * own as f64,
             reordered: grown("TcpExt.TCPSACKReorder") + grown("TcpExt.TCPTSReorder"),
         }
     }

@@ -158,7 +158,7 @@ impl Said<'_, '_> {
     fn word_said(&self) -> String {
         if let Some(word) = &self.of.word {
             return format!(
-                " ICMP to {}, by which a router says so, is dropped as well, by the packet filter{}: {}.",
+                " ICMP to {}, as which a router would say so, is dropped as well, by the packet filter{}: {}.",
                 word.flow.to.ip().to_canonical(),
                 of_namespace(self.of.measures.model, word.kind.netns),
                 words::count(word.flow.packets as usize, "packet", "packets"),
@@ -310,6 +310,22 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_who_hears_of_it_and_sends_shorter_packets_lost_nothing_by_it() {
+        let waits_while_it_is_dropped_for = |ns: Ns| {
+            let near = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+            let mut facts = asks("10.0.0.1:40000", "PKT_TOO_BIG");
+            facts[1] = wait(10, "curl", "recvfrom", near, 0, 10);
+            if let Body::PacketDrops(drops) = &mut facts[2].body {
+                drops.flows[0].last_ns = drops.flows[0].first_ns + ns;
+            }
+            findings(facts)
+        };
+        let once = waits_while_it_is_dropped_for(1_000_000);
+        assert!(once.iter().all(|it| it.code != CODE), "{once:?}");
+        assert_eq!(waits_while_it_is_dropped_for(500_000_000)[0].code, CODE);
+    }
+
+    #[test]
     fn what_a_router_drops_is_said_with_the_length_and_can_be_lowered_or_raised() {
         let found = findings(routed());
         assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "MTU of lan0"));
@@ -346,7 +362,7 @@ mod tests {
         }
         facts.push(word);
         let text = &findings(facts.clone())[0].text;
-        let said = "ICMP to 10.0.0.1, by which a router says so, is dropped as well, by the packet filter of network namespace ns2: 3 packets.";
+        let said = "ICMP to 10.0.0.1, as which a router would say so, is dropped as well, by the packet filter of network namespace ns2: 3 packets.";
         assert!(text.contains(said), "{text}");
         let see = "ip netns exec ns2 nft -a list ruleset";
         assert_eq!(findings(facts.clone())[0].remedy[0].command, see, "no rule is known");

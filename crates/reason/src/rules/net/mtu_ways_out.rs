@@ -20,6 +20,9 @@ const TOO_BIG: &str = "PKT_TOO_BIG";
 /// The kind of an interface that hands a packet on in memory.
 const VETH: &str = "veth";
 
+/// Below this an interface has no IPv6 any more (RFC 8200, section 5).
+const IPV6_BYTES_MIN: u32 = 1280;
+
 /// Best first; where none is known, where to look.
 pub(super) fn ways_out(of: &TooLong<'_, '_>) -> Vec<Remedy> {
     let all = [let_word_pass(of), lower_tunnel(of), raise(of), clamp(of)];
@@ -75,7 +78,7 @@ fn set(of: &TooLong<'_, '_>, text: String, link: &Link, bytes: u32) -> Remedy {
 /// Of a tunnel of the kernel's: so much less as it adds.
 fn lower_tunnel(of: &TooLong<'_, '_>) -> Option<Remedy> {
     let ((tunnel, carried), link) = (of.carried()?, of.link?);
-    let bytes = link.mtu.checked_sub(carried - tunnel.mtu).filter(|it| *it > 0)?;
+    let bytes = link.mtu.checked_sub(carried - tunnel.mtu).filter(|it| *it >= IPV6_BYTES_MIN)?;
     let text =
         format!("have {} take only what fits into {} with its headers", tunnel.name, link.name);
     (bytes < tunnel.mtu).then(|| set(of, text, tunnel, bytes))

@@ -147,6 +147,12 @@ impl Legs {
 /// The tunnel that a socket's packets go into, where its program has the one TCP connection that they can go out on.
 fn of_tunnel(model: &Model, changes: &SocketChanges<'_>, socket: &InetRef) -> Option<Legs> {
     let by = carrier_of(model, socket)?;
+    // A program that has a socket for datagrams as well may carry the packets by that.
+    let is_datagram = |object: &ObjectRef| matches!(object, ObjectRef::Inet(own) if !own.is_tcp() && !own.local.ip().is_loopback());
+    let mut own = model.held.endpoints.iter().filter(|end| end.process.pid == by.pid);
+    if own.any(|end| is_datagram(&end.object)) {
+        return None;
+    }
     let mut outwards = model.held.endpoints.iter().filter_map(|end| match &end.object {
         ObjectRef::Inet(own) if end.process.pid == by.pid && own.is_tcp() => {
             let is_outer = own.remote.port() != 0 && !own.remote.ip().is_loopback();
