@@ -47,7 +47,8 @@ const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// longer. Where groups are made and removed it is held for tenths of a second, and let go.
 const CGROUPS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The same lock is tried again sooner. Each time costs [`CGROUPS_TIMEOUT`] at most, so no more than a third of the time is waited.
+/// The same lock is tried again sooner. Each time costs [`CGROUPS_TIMEOUT`] at most where its helper has a CPU, so no more than a third of
+/// the time is waited.
 const CGROUPS_TRIED_AGAIN_AFTER: Duration = Duration::from_millis(1000);
 
 /// Why an item was not done.

@@ -36,6 +36,8 @@ const VXLAN: &str = "vxlan";
 const NAMESPACES_MAX: usize = 32;
 /// Addresses that each of them is asked about.
 const ADDRESSES_MAX: usize = 16;
+/// Neighbours behind tunnels whose hosts are asked for: each takes a dump of the tunnel's table.
+const TUNNELLED_MAX: usize = 8;
 /// Interfaces of a namespace whose hardware addresses are reported.
 const HARDWARE_MAX: usize = 64;
 
@@ -187,7 +189,7 @@ fn beyond_tunnels(
     buffer: &mut Vec<u8>,
 ) -> io::Result<Vec<NextHop>> {
     let mut found = Vec::new();
-    for hop in hops.iter_mut().filter(|hop| hop.kind == VXLAN) {
+    for hop in hops.iter_mut().filter(|hop| hop.kind == VXLAN).take(TUNNELLED_MAX) {
         let interface = place.interfaces.get(&hop.index);
         if interface.is_none_or(|it| it.is_above_another) {
             continue;

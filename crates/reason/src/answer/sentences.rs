@@ -60,7 +60,7 @@ pub(super) fn idle_title(measures: &Measures<'_>) -> String {
         Rest::Sleep => {
             format!("{name} is idle: it sleeps on purpose, and nobody is known to wait for it.")
         }
-        _ => format!("{name} is idle: it waits for work, and nobody waits for it."),
+        _ => format!("{name} is idle: it waits for work, and nobody is known to wait for it."),
     }
 }
 

@@ -194,8 +194,7 @@ impl<'a> Chains<'a> {
         let asks = walk.links.last().zip(walk.asked.last());
         let passed_on = asks.filter(|_| walk.links.len() < DEPTH_MAX);
         let passed_on = passed_on.and_then(|(link, until)| {
-            let question = relayed::question_to(&self.index, (link, *until), thread)?;
-            relayed::passed_on(&self.index, &question, (&link.who, thread), (from, to))
+            relayed::passed_on(&self.index, (link, *until), thread, (from, to))
         });
         // A reading of sockets may be older than the last segment that it saw.
         let is_within = |it: &Relayed| it.until_ns > from.max(it.asked_ns) && it.asked_ns < to;

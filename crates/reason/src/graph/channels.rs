@@ -68,6 +68,11 @@ fn at_other_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<Thre
     chosen(index, wait, there)
 }
 
+/// A named unix socket of nobody's yet: it listens, or takes datagrams.
+fn is_unix_listener(object: &ObjectRef) -> bool {
+    matches!(object, ObjectRef::Unix { peer_ino: 0, path: Some(_), .. })
+}
+
 /// Who has the other end of a connection, or is to accept it.
 pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
@@ -75,21 +80,12 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
     let is_own = |all: &[ThreadRef]| !all.is_empty() && !all.iter().any(is_other);
     let mut processes: Vec<ThreadRef> = match &wait.place.object {
         Some(ObjectRef::Unix { peer_ino, .. }) => {
-            let open =
-                index.connections.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
+            let far = index.connections.endpoints_on(*peer_ino);
+            let open = far.iter().map(|end| end.process.clone());
             let waited = index.connections.waits_on(*peer_ino).iter();
             let all = open.chain(waited.map(|other| process_of(index.model, other))).collect();
-            // Not accepted yet: who listens there.
-            let is_listener = |end: &&Endpoint| {
-                matches!(&end.object, ObjectRef::Unix { peer_ino: 0, path: Some(_), .. })
-            };
-            match index
-                .connections
-                .endpoints_on(*peer_ino)
-                .iter()
-                .copied()
-                .any(|end| is_listener(&end))
-            {
+            // Of a connection that is not accepted yet the far end is the listener.
+            match far.iter().any(|end| is_unix_listener(&end.object)) {
                 true => who_accepts(index, wait, all),
                 false => all,
             }

@@ -60,25 +60,14 @@ pub(super) struct Relayed {
     pub standing: bool,
 }
 
-/// A question to a process that may have passed it on.
-pub(super) struct Question<'q> {
-    /// The client's end of the connection.
-    socket: &'q InetRef,
-    /// What its clocks say.
-    debt: Option<&'q Debt>,
-    /// When it came.
-    pub came_ns: Ns,
-    /// When the answer came; the end of the look, if that is not known.
-    pub answered_ns: Ns,
-}
-
-/// The question that somebody waits for the answer to, if he asked a process on a connection to it. `asks`: the link of who waits, and
-/// what ends it.
-pub(super) fn question_to<'q>(
-    index: &'q Index<'_>,
+/// Whom a process has asked for the sake of somebody who waits for its answer, if that is known. `asks`: the link of who waits, and
+/// what ends it; `within`: the part of it that is looked at.
+pub(super) fn passed_on(
+    index: &Index<'_>,
     (asks, until): (&ChainLink, Until<'_>),
     relay: &ThreadRef,
-) -> Option<Question<'q>> {
+    within: (Ns, Ns),
+) -> Option<Relayed> {
     let Object::Inet(ino) = asks.object else { return None };
     if asks.who.pid == relay.pid || asks.question_of.is_some() {
         return None;
@@ -91,31 +80,20 @@ pub(super) fn question_to<'q>(
         Until::Wait(wait) => waited_since_ns(index, wait),
         Until::At(_) => asks.since_ns,
     };
-    let is_it = |debt: &&Debt| {
-        debt.ino == ino && debt.asked_ns() <= asks.end_ns && debt.seen_ns >= since_ns
-    };
-    let debt = index.debts.asked_by(asks.who.pid).filter(is_it).max_by_key(|debt| debt.since_ns);
-    let came_ns = debt.map_or(since_ns, Debt::asked_ns);
-    let asker = Asker { who: &asks.who, until };
-    let end_ns = index.model.look.end_ns;
-    let answered_ns = answered_ns(index, asker, relay.pid).unwrap_or(end_ns).min(end_ns);
-    Some(Question { socket, debt, came_ns, answered_ns })
-}
-
-/// Whom a process has asked for the sake of somebody who waits for its answer, if that is known. `within`: the part of it that is looked
-/// at.
-pub(super) fn passed_on(
-    index: &Index<'_>,
-    question: &Question<'_>,
-    (asker, relay): (&ThreadRef, &ThreadRef),
-    within: (Ns, Ns),
-) -> Option<Relayed> {
-    let Question { socket, debt, came_ns, answered_ns } = *question;
-    on_connection(index, (socket, debt, came_ns), relay, within.1).or_else(|| {
-        let times = (came_ns, answered_ns);
-        let (by, asked_ns) = set_to_work(index, (asker, relay), times, within)?;
+    let is_question =
+        |debt: &&Debt| debt.ino == ino && debt.since_ns <= asks.end_ns && debt.seen_ns >= since_ns;
+    let question =
+        index.debts.asked_by(asks.who.pid).filter(is_question).max_by_key(|debt| debt.since_ns);
+    let came_ns = question.map_or(since_ns, Debt::asked_ns);
+    let on_connection = on_connection(index, (socket, question, came_ns), relay, within.1);
+    on_connection.or_else(|| {
+        let asker = Asker { who: &asks.who, until };
+        let end_ns = index.model.look.end_ns;
+        let answered_ns = answered_ns(index, asker, relay.pid).unwrap_or(end_ns).min(end_ns);
+        let (by, asked_ns) =
+            set_to_work(index, (asker.who, relay), (came_ns, answered_ns), within)?;
         let on = index.connections.listens_on(by.pid).map_or(Object::Nothing, Object::from);
-        let standing = answered_ns == index.model.look.end_ns;
+        let standing = answered_ns == end_ns;
         Some(Relayed { on, by: Some(by), asked_ns, until_ns: answered_ns, standing })
     })
 }

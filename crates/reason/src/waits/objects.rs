@@ -50,9 +50,8 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
     // system of which no disk is known.
     let is_file = matches!(span.place.object, Some(ObjectRef::File(_)));
     let is_for_any = span.class == WaitClass::Disk && !span.kernel && !is_file;
-    let only = || disk_at_work::only(model, span.begin_ns, span.end_ns);
-    let only = || is_for_any.then(only).flatten();
-    let device = seen.or_else(only)?;
+    let at_work = || disk_at_work::only(model, span.begin_ns, span.end_ns);
+    let device = seen.or_else(|| is_for_any.then(at_work).flatten())?;
     Some(model.disk.of(device).map_or(device, |disk| disk.dev))
 }
 

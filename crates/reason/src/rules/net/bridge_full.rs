@@ -187,7 +187,7 @@ fn wording(measures: &Measures<'_>, full: &Full<'_>, loss: &Loss<'_>) -> Wording
                 ..Remedy::default()
             },
             Remedy::to(
-                "or attach what comes to a second bridge, joined with this one by a veth pair; macvlan and ipvlan have no such limit",
+                "attach what comes to a second bridge, joined with this one by a veth pair; macvlan and ipvlan have no such limit",
             ),
         ],
     }

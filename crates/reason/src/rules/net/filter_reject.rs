@@ -101,7 +101,12 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         _ => return None,
     };
     let by = Culprit::setting(what(rejected.rule), place(rejected.rule));
-    Some(Match::new(by, Proof::TwoWitnesses, move |loss| explain(measures, &rejected, loss)))
+    // A run that failed may have failed for something else beside the packet that was rejected in it.
+    let proof = match rejected.by {
+        By::Calls(_) => Proof::TwoWitnesses,
+        By::Runs(..) => Proof::Inferred,
+    };
+    Some(Match::new(by, proof, move |loss| explain(measures, &rejected, loss)))
 }
 
 /// The network namespace of who is refused, who may be gone: else that of whoever waits for it; 0 if neither is known.

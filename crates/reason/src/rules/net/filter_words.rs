@@ -74,7 +74,7 @@ pub(super) fn ways_out(
     let text = match rule.handle {
         0 => all.to_string(),
         handle => format!(
-            "or take that rule away, if nobody meant it ({nft} delete rule {} {table} {chain} handle {handle}); {all}",
+            "take that rule away, if nobody meant it ({nft} delete rule {} {table} {chain} handle {handle}); {all}",
             rule.family
         ),
     };

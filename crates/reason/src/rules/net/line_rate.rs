@@ -353,7 +353,7 @@ fn remedies(measures: &Measures<'_>, line: &Line<'_>) -> Vec<Remedy> {
     all.push(Remedy::to(less));
     if line.limit.shaper.is_none() && link.mtu == USUAL_MTU {
         all.push(Remedy::to(
-            "or larger frames (MTU 9000), if every host of the link takes them: 5 % more payload",
+            "larger frames (MTU 9000), if every host of the link takes them: 5 % more payload",
         ));
     }
     all

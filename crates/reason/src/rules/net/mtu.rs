@@ -103,6 +103,9 @@ impl Said<'_, '_> {
     fn culprit(&self) -> String {
         match self.of.link {
             Some(link) => format!("MTU of {}", link.name),
+            None if self.of.is_beyond => {
+                format!("MTU of a route at {}", self.at_interface().unwrap_or("this host"))
+            }
             None => format!("MTU of {}", self.at_interface().unwrap_or("this host")),
         }
     }
@@ -126,6 +129,9 @@ impl Said<'_, '_> {
                 format!("they are longer than the MTU of its other end, {name}{of}: {mtu} bytes")
             }
             Some(link) => format!("they are longer than its MTU of {} bytes", link.mtu),
+            None if self.of.is_beyond => {
+                "they are longer than the route there takes, which takes less than the interface (an MTU of its own, or IPsec)".into()
+            }
             None => self.of.at.cause.clause.clone(),
         }
     }
@@ -307,6 +313,15 @@ mod tests {
             "curl waits for an answer of 192.0.2.1:80, but its packets are dropped on this host at eth0: they are longer than its MTU of 1400 bytes"
         );
         assert_eq!(found[0].remedy[0].command, "ip -d link show dev eth0");
+    }
+
+    #[test]
+    fn where_the_interface_takes_them_it_is_the_route_that_does_not() {
+        let mut facts = routed();
+        facts[3] = fact(Body::Link(link(2, 4, "lan0", 1_500)));
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "MTU of a route at lan0"));
+        assert!(!found[0].title.contains("1500"), "{}", found[0].title);
     }
 
     #[test]

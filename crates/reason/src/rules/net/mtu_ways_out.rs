@@ -131,6 +131,16 @@ fn look(of: &TooLong<'_, '_>) -> Option<Remedy> {
         None => (kind.netns, &kind.interface),
     };
     let ip = command_in(of.measures.model, netns, "ip");
+    if of.is_beyond {
+        return Some(Remedy {
+            text: format!(
+                "see the MTU of the route there, and whether IPsec is on the way ({ip} xfrm state)"
+            ),
+            command: format!("{ip} route get {}", of.first().flow.to.ip().to_canonical()),
+            action: Some(Action::look(Question::State).through(ip.through.as_ref())),
+            ..Remedy::default()
+        });
+    }
     (!name.is_empty()).then(|| Remedy {
         text: "see the MTU there: what sends by it may have no greater one".into(),
         command: format!("{ip} -d link show dev {}", words::shell(name)),

@@ -263,7 +263,7 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
     }];
     if hop.gateway.is_some() {
         remedy.push(Remedy {
-            text: "or see whether that is the way it should go".into(),
+            text: "see whether that is the way it should go".into(),
             command: format!("{ip} route get {}", hop.destination),
             action: Some(asks()),
             ..Remedy::default()
@@ -293,11 +293,15 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
 fn of_tunnel(measures: &Measures<'_>, tunnel: &NextHop, hop: &NextHop) -> Remedy {
     let bridge = command_in(measures.model, tunnel.netns, "bridge");
     let device = words::shell(&tunnel.interface);
-    let entry = if tunnel.is_silent() { "00:00:00:00:00:00" } else { &*tunnel.hardware };
+    // Where the neighbour's hardware address is known, the entry may be its own or that of all others.
+    let entry = match tunnel.is_silent() {
+        true => "00:00:00:00:00:00",
+        false => "MAC",
+    };
     Remedy {
         text: format!(
-            "or, if another host has taken its place, enter that one ({bridge} fdb append {entry} dev {device} dst HOST) and take this one away \
-             ({bridge} fdb del {entry} dev {device} dst {}); what the tunnel's table has",
+            "if another host has taken its place, enter that one ({bridge} fdb append {entry} dev {device} dst HOST) and take this one away \
+             ({bridge} fdb del {entry} dev {device} dst {}), with the address that stands there in the tunnel's table",
             hop.destination
         ),
         command: format!("{bridge} fdb show dev {device}"),

@@ -141,7 +141,7 @@ pub(super) fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Optio
         return None;
     }
     let text = format!(
-        "or keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
+        "keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
          that, a UDP flood loses packets)"
     );
     Some(by(tc, last, &text, &change(short)?, &change(limit)?))

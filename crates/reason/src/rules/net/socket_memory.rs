@@ -210,8 +210,12 @@ fn waits_with_room(measures: &Measures<'_>, stream: &Stream<'_>) -> bool {
     let (limit, queued) = (stream.state.send_limit_bytes, stream.state.send_queued_bytes);
     let object = Object::Inet(stream.socket.ino);
     let has_room = limit > queued && limit - queued >= queued / 2;
+    // A program may have asked not to be woken before the rest of what it wrote is sent (tcp_notsent_lowat).
+    let setting = measures.model.net.sysctls.get("net.ipv4.tcp_notsent_lowat");
+    let unsent_max = setting.and_then(|value| value.parse::<u64>().ok()).unwrap_or(u64::MAX);
     let mut waits = measures.waits();
     has_room
+        && stream.state.unsent_bytes < unsent_max
         && waits.any(|it| it.standing && it.class == WaitClass::SocketWrite && it.object == object)
 }
 

@@ -13,7 +13,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::DROPS;
-use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, were};
+use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, server, were};
 use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
@@ -70,7 +70,11 @@ pub(crate) static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let listeners = listeners(measures).into_iter().filter(Listener::has_no_room_for_requests);
-    listeners.filter_map(|listener| matched(measures, ends, listener)).collect()
+    let found = listeners.filter_map(|listener| {
+        let process = server(measures, ends, listener.socket).unwrap_or(listener.process);
+        matched(measures, ends, Listener { process, ..listener })
+    });
+    found.collect()
 }
 
 fn matched<'m>(

@@ -47,10 +47,21 @@ pub(super) struct TooLong<'a, 'm> {
     pub at: &'a DropsAt<'m>,
     /// Whose MTU it is; none if it was not read.
     pub link: Option<&'m Link>,
+    /// The interface takes what is sent: its route has an MTU of its own, or what is on the way (IPsec) adds to it.
+    pub is_beyond: bool,
     /// Who sends them.
     pub sender: Option<Sender<'m>>,
     /// The filter's drops of what a router says to the sender.
     pub word: Option<Dropped<'m>>,
+}
+
+impl Sender<'_> {
+    /// Whether what it sends, with headers and TCP's timestamps, is no longer than that.
+    fn fits(&self, mtu: u32) -> bool {
+        const TIMESTAMPS: u32 = 12;
+        let headers = if self.to.is_ipv4() { 40 } else { 60 };
+        self.segment_bytes > 0 && self.segment_bytes + headers + TIMESTAMPS <= mtu
+    }
 }
 
 /// The end that sends what does not arrive, if that is the one whose packets were dropped.
@@ -102,7 +113,11 @@ impl<'a, 'm> TooLong<'a, 'm> {
         };
         let sender = sender(measures, &ends[first.end], first);
         let word = word(measures, &first.dropped[0]);
-        Self { measures, at, link: link.filter(|it| it.mtu != 0), sender, word }
+        let is_peer = at.cause.look == Look::MtuOfPeer;
+        let takes_it = |link: &Link| sender.as_ref().is_some_and(|it| it.fits(link.mtu));
+        let is_beyond = !is_peer && first.tunnel.is_none() && link.is_some_and(takes_it);
+        let link = link.filter(|it| it.mtu != 0 && !is_beyond);
+        Self { measures, at, link, is_beyond, sender, word }
     }
 
     /// What was dropped, of the first who waits.

@@ -170,7 +170,7 @@ fn remedy() -> Vec<Remedy> {
     let way = |text: &str| Remedy { text: text.into(), ..Remedy::default() };
     vec![
         way("start programs with posix_spawn (or vfork and exec), which copies nothing"),
-        way("or fork from a small helper process that is started first"),
+        way("fork from a small helper process that is started first"),
     ]
 }
 

@@ -20,7 +20,7 @@ pub(super) static WAY: Way = Way {
 mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
-    use crate::rules::scenes::endpoint;
+    use crate::rules::scenes::{endpoint, identity, thread};
 
     #[test]
     fn who_has_the_other_end_is_next_and_the_process_itself_is_not() {
@@ -31,5 +31,21 @@ mod tests {
         assert_eq!(led(vec![reads(), server]), ("end of a connection", Some(20)));
         let own = endpoint(10, "app", far());
         assert_ne!(led(vec![reads(), own]).0, "end of a connection");
+    }
+
+    #[test]
+    fn who_is_to_accept_is_the_worker_and_not_its_master_who_rests() {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let listens = || ObjectRef::Unix { ino: 200, peer_ino: 0, path: Some("/run/s".into()) };
+        let worker =
+            identity(Thread { thread: thread(21, "worker"), parent_pid: 20, ..Thread::default() });
+        let facts = vec![
+            stands(of_ten(10), place("recvfrom", NO_ARGS, Some(near))),
+            endpoint(20, "master", listens()),
+            endpoint(21, "worker", listens()),
+            worker,
+            stands(thread(20, "master"), place("epoll_wait", NO_ARGS, None)),
+        ];
+        assert_eq!(led(facts), ("end of a connection", Some(21)));
     }
 }
