@@ -43,6 +43,10 @@ struct bio___bi_disk {
 struct folio___order {
 	unsigned char _folio_order;
 };
+/* Lies in the second page, which a folio of one page does not have: see compat_cache_pages. */
+struct folio___second_page {
+	unsigned long _flags_1, _head_1;
+};
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
@@ -248,7 +252,9 @@ static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 
 /*
  * A page of the cache, as its tracepoints tell it: 5.16 or so made it a folio, of one page or of several, and until 6.6
- * or so the number is elsewhere: then one is counted. Plain loads, as the verifier knows the argument.
+ * or so the number is elsewhere: then one is counted. Plain loads, as the verifier knows the argument; but not of the second page.
+ * What the verifier trusts is loaded since 6.2 with nothing that catches a fault, and the type says that a folio has three or four
+ * pages. Behind the last page of a piece of memory there is none, and the kernel would oops: so by a pointer that is not trusted.
  */
 struct cache_pages {
 	struct inode *inode;
@@ -260,12 +266,14 @@ static __always_inline struct cache_pages compat_cache_pages(__u64 *ctx)
 
 	if (bpf_core_type_exists(struct folio)) {
 		const struct folio *folio = (const struct folio *)ctx[0];
+		const struct folio___second_page *second = compat_followed(folio, struct folio___second_page);
+
 		pages.inode = folio->mapping->host;
 		pages.index = folio->index;
 		/* Of several, the second refers to the first. */
-		if (bpf_core_field_exists(folio->_head_1) && !bpf_core_field_exists(((struct folio___order *)0)->_folio_order) &&
-		    folio->_head_1 - 1 == (__u64)folio)
-			pages.count = 1ULL << (folio->_flags_1 & 31);
+		if (bpf_core_field_exists(second->_head_1) && !bpf_core_field_exists(((struct folio___order *)0)->_folio_order) &&
+		    followed_field(second, _head_1) - 1 == (__u64)folio)
+			pages.count = 1ULL << (followed_field(second, _flags_1) & 31);
 	} else {
 		const struct page *page = (const struct page *)ctx[0];
 		pages.inode = page->mapping->host;

@@ -144,7 +144,6 @@ struct address_space {
 struct folio {
 	struct address_space *mapping;
 	unsigned long index;
-	unsigned long _flags_1, _head_1;
 };
 struct page {
 	struct address_space *mapping;
@@ -526,19 +525,22 @@ struct netdev_queue {
 struct kernel_siginfo;
 
 struct flowi_common {
+	int flowic_iif;
 	__u8 flowic_proto;
 };
 union flowi_uli {
 	struct {
-		__be16 dport;
+		__be16 dport, sport;
 	} ports;
 };
 struct flowi4 {
 	struct flowi_common __fl_common;
+	__be32 daddr;
 	union flowi_uli uli;
 };
 struct flowi6 {
 	struct flowi_common __fl_common;
+	struct in6_addr daddr;
 	union flowi_uli uli;
 };
 struct list_head {

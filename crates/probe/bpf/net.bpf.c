@@ -227,6 +227,21 @@ static __always_inline int send_dns(struct sk_buff *skb, __u32 kind, __u16 famil
 	return 0;
 }
 
+/* include/net/tcp_states.h */
+#define TCP_TIME_WAIT 6
+#define TCP_NEW_SYN_RECV 12
+
+/*
+ * TCP answers for a connection that has not begun, or has ended, in the name of a minisocket, which has the common part alone. The
+ * verifier trusts the whole of it, and nothing would catch a fault behind its end.
+ */
+static __always_inline bool is_mini_socket(const struct sock *sk)
+{
+	__u8 state = sk->__sk_common.skc_state;
+
+	return state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV;
+}
+
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 {
@@ -237,7 +252,7 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	__u16 family = AF_INET;
 
 	/* Most packets, reported by their socket: by plain loads, where each look into the packet is a call. */
-	if (sk && sk->sk_protocol == IPPROTO_TCP)
+	if (sk && (is_mini_socket(sk) || sk->sk_protocol == IPPROTO_TCP))
 		return 0;
 	head = skb->head;
 	network = head + skb->network_header;
