@@ -16,6 +16,7 @@
 #include "mem.bpf.c"
 #include "cache.bpf.c"
 #include "net.bpf.c"
+#include "sent.bpf.c"
 #include "drops.bpf.c"
 #include "lock.bpf.c"
 #include "refused.bpf.c"
@@ -58,6 +59,9 @@ struct wire_types {
 	struct wire_drop drop;
 	struct wire_dropped_flow_key dropped_flow_key;
 	struct wire_dropped_flow dropped_flow;
+	struct wire_messages messages;
+	struct wire_sent_key sent_key;
+	struct wire_sent sent;
 	struct wire_sample_key sample_key;
 	struct wire_sample sample;
 	struct wire_work_key work_key;
@@ -73,6 +77,7 @@ enum wire_flag wire_flag = 0;
 enum wire_context wire_context = 0;
 enum wire_mode wire_mode = 0;
 enum wire_effort_counter wire_effort_counter = 0;
+enum wire_message_call wire_message_call = 0;
 enum wire_limit wire_limit = 0;
 enum wire_lock_guards wire_lock_guards = 0;
 

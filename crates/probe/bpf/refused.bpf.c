@@ -12,12 +12,14 @@
  * Written by whom: all state here is by thread, and the thread itself writes it at the exit of its own call.
  *
  * Attached for `run` and for looks at one process only: a program at the exit of each system call costs every process of
- * the host. Must not: report another call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
+ * the host. Calls that succeeded are counted there too, if they send or receive (messages.bpf.h), by the same program: a second one would cost as
+ * much again. Must not: report another call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
  * Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
- * Edit together: refused_calls.bpf.h, src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
+ * Edit together: refused_calls.bpf.h, messages.bpf.h, src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
  */
 
+#include "messages.bpf.h"
 #include "refused_calls.bpf.h"
 
 #define EPERM 1
@@ -411,6 +413,20 @@ static __always_inline void report_refused(struct task_struct *task, enum refuse
 	send(record, length);
 }
 
+/* Of a call that succeeded: nearly all end here. */
+static __always_inline int succeeded(struct pt_regs *regs, long result)
+{
+	enum wire_message_call call = message_call(regs);
+	struct task_struct *current;
+
+	if (call == WIRE_MESSAGE_CALLS)
+		return 0;
+	current = compat_current();
+	if (is_watched(current, result) && !compat_calls_32_bit(current, regs))
+		count_message(current, regs, call, result);
+	return 0;
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
@@ -419,12 +435,17 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	__u64 args[6], call, now, unreported = 0;
 	__s64 number;
 
-	/* Nearly all calls end here. */
-	if (result > 0 || !(result ? is_refusal(-result) : is_kill(regs)))
+	if (result > 0)
+		return succeeded(regs, result);
+	if (!(result ? is_refusal(-result) : is_kill(regs)))
 		return 0;
 	current = compat_current();
 	if (!is_watched(current, result) || compat_calls_32_bit(current, regs))
 		return 0;
+	if (result == -EAGAIN && is_receive(message_call(regs))) {
+		found_no_message(current);
+		return 0;
+	}
 	number = number_of_call(regs);
 	what = result ? refused_what(number, -result) : REFUSED_END;
 	if (what == REFUSED_NOTHING)

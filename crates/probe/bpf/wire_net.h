@@ -1,7 +1,7 @@
 /*
  * wire_net.h: the part of wire.h that is the network's: keys and values of the maps that it adds up in.
  *
- * Included by wire.h, whose rules hold. Edit together: net.bpf.c, drops.bpf.c, src/kernel/net_sums.rs.
+ * Included by wire.h, whose rules hold. Edit together: net.bpf.c, drops.bpf.c, messages.bpf.h, sent.bpf.c, src/kernel/net_sums.rs.
  */
 #ifndef HOLDUP_WIRE_NET_H
 #define HOLDUP_WIRE_NET_H
@@ -83,6 +83,44 @@ struct wire_dropped_flow {
 	__u64 socket_ino; /* whose it was, as far as the packet says: who sent it, or was to have it */
 	__u32 sender_tgid; /* of a datagram that was dropped as it was sent; 0: not known */
 	__u32 pad;
+};
+
+/* System calls of sockets that a thread makes; the key is its id. */
+enum wire_message_call {
+	WIRE_MESSAGE_SEND, /* sendto, sendmsg */
+	WIRE_MESSAGE_SEND_MANY, /* sendmmsg */
+	WIRE_MESSAGE_RECEIVE, /* recvfrom, recvmsg */
+	WIRE_MESSAGE_RECEIVE_MANY, /* recvmmsg */
+	WIRE_MESSAGE_CALLS,
+};
+
+struct wire_message_sum {
+	__u64 calls; /* that sent or received something */
+	__u64 messages;
+	__u64 bytes; /* of several at once: as if each were as long as the first */
+	__u64 ready_calls; /* of the calls, those on the socket of the one before, between which the thread did not sleep */
+	__u32 socket; /* descriptor of the last */
+	__u32 sleeps; /* of the thread until then: lower half of nvcsw */
+};
+
+struct wire_messages {
+	struct wire_message_sum sums[WIRE_MESSAGE_CALLS];
+	struct wire_ref thread;
+};
+
+/* Sockets of a process that are not connected. */
+struct wire_sent_key {
+	__u32 tgid;
+	__u16 protocol;
+	__u16 local_port; /* 0 of ICMP */
+};
+
+/* Where they send to. */
+struct wire_sent {
+	__u64 remote[2]; /* bytes in the order of the network; of IPv4 the first four */
+	__u16 remote_port;
+	__u16 family;
+	__u32 others; /* it is not the only one */
 };
 
 #endif

@@ -138,6 +138,7 @@ const CONTENTION_END: &str = "contention_end";
 const LATE_KERNEL_LOCKS: &str = "which lock of the kernel was waited for may not be known";
 /// What it means if nobody tells that a name server is going to be asked.
 const ALWAYS: &str = "each packet is looked at for DNS from the begin, which costs more";
+const UNCONNECTED: &str = "whom a socket that is not connected asks is not known";
 
 /// Every tracing program of `bpf/`, in the order of attachment.
 const PROGRAMS: &[Program] = &[
@@ -169,6 +170,8 @@ const PROGRAMS: &[Program] = &[
     program(CONTENTION_END, "contention_end", LATE_KERNEL_LOCKS),
     program("fib_table_lookup", "fib_table_lookup", ALWAYS),
     program("fib6_table_lookup", "fib6_table_lookup", ALWAYS),
+    program("sent_by_ipv4", "fib_table_lookup", UNCONNECTED),
+    program("sent_by_ipv6", "fib6_table_lookup", UNCONNECTED),
     program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),
     program("task_newtask", "task_newtask", "new threads are seen late"),
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),

@@ -30,6 +30,18 @@ impl Left {
     pub fn is_same(&self, other: &Self) -> bool {
         self.thread.start_ns == other.thread.start_ns && self.switches == other.switches
     }
+
+    /// Whether it is of a program of 32 bits on a kernel of 64. Where it stands is not known where the stack is 0.
+    pub fn is_of_32_bits(&self) -> bool {
+        self.stack != 0 && is_of_32_bits((self.stack, self.instruction))
+    }
+}
+
+/// Whether a stack and an instruction are those of a program of 32 bits on a kernel of 64: both lie below 4 GiB. One of 64 bits may have
+/// its code there (without PIE), and its stack is above.
+pub fn is_of_32_bits((stack, instruction): (u64, u64)) -> bool {
+    let is_low = |address: u64| address <= u64::from(u32::MAX);
+    cfg!(target_pointer_width = "64") && is_low(stack) && is_low(instruction)
 }
 
 /// Whose registers are read.

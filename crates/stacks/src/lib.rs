@@ -64,7 +64,7 @@ pub use functions::{Functions, Point};
 pub use goroutines::Goroutines;
 pub use interpreters::Interpreters;
 pub use java::JavaMonitors;
-pub use left::{Left, Walker, Whose};
+pub use left::{Left, Walker, Whose, is_of_32_bits};
 pub use sessions::Sessions;
 pub use stacks::UserStacks;
 

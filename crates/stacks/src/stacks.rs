@@ -53,6 +53,8 @@ pub struct UserStacks {
     left_out: HashSet<u32>,
     /// Processes of which it was said that their map is too long.
     too_long: HashSet<u32>,
+    /// Processes of which it was said that they are of 32 bits.
+    narrow: HashSet<u32>,
     allowance: Allowance,
     /// Stacks that were whole, and those whose thread had moved.
     whole: u64,
@@ -72,6 +74,7 @@ impl UserStacks {
             known: HashSet::new(),
             left_out: HashSet::new(),
             too_long: HashSet::new(),
+            narrow: HashSet::new(),
             allowance: Allowance::default(),
             whole: 0,
             torn: 0,
@@ -107,6 +110,19 @@ impl UserStacks {
     pub fn say_too_long(&mut self, pids: &[u32], facts: &mut Vec<Fact>) {
         let fresh = pids.iter().filter(|pid| self.too_long.insert(**pid));
         facts.extend(fresh.map(|pid| perf_map::too_long(now(), *pid)));
+    }
+
+    /// Leaves out the threads of programs of 32 bits, whose words, registers and tables are others, and says so of each program once.
+    fn leave_out_narrow(&mut self, left: &mut Vec<Left>) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        left.retain(|left| {
+            let is_narrow = left.is_of_32_bits();
+            if is_narrow && self.narrow.insert(left.thread.pid) {
+                facts.push(narrow(left.at_ns, left.thread.pid));
+            }
+            !is_narrow
+        });
+        facts
     }
 
     /// Reports the stacks of what was asked about, as far as it waits for long already, at some tick of a look that began then.
@@ -232,12 +248,13 @@ impl UserStacks {
     ) -> Result<Vec<Fact>, E> {
         let is_read = |left: &Left| self.read.get(&left.thread.tid) == Some(&left.switches);
         chosen.left.retain(|left| !is_read(left));
+        let mut facts = self.leave_out_narrow(&mut chosen.left);
         self.left_out.extend(&chosen.beyond);
         let missed = chosen.left.iter().map(|left| left.thread.tid);
         self.left_out.extend(missed.filter(|tid| !chosen.without_work.contains(tid)));
         let May { allowed_ns, timeout } = may;
         if chosen.left.is_empty() || allowed_ns == 0 || self.given_up >= GIVEN_UP_MAX {
-            return Ok(Vec::new());
+            return Ok(facts);
         }
         if self.helper.is_none() {
             self.helper = Helper::start();
@@ -248,12 +265,12 @@ impl UserStacks {
             self.given_up += 1;
             // What it has taken is not known.
             self.allowance.pay(allowed_ns);
-            return Ok(hung(self.given_up));
+            facts.extend(hung(self.given_up));
+            return Ok(facts);
         };
         self.allowance.pay(read.spent_ns);
         self.allowance.save_for(read.needed_ns);
         let again = self.walk(walker, whose)?;
-        let mut facts = Vec::new();
         self.say_too_long(&read.too_long, &mut facts);
         facts.extend(self.unmoved(chosen.left, again, read));
         Ok(facts)
@@ -299,6 +316,18 @@ struct May {
     timeout: Duration,
 }
 
+/// Said once for a process.
+fn narrow(at_ns: Ns, pid: u32) -> Fact {
+    let blind = Blind {
+        what: "user_stacks".into(),
+        why: format!("process {pid} is a program of 32 bits, whose stacks are not read"),
+        therefore: "which lock it waits for is said only as far as the kernel knows".into(),
+        pids: vec![pid],
+        ..Blind::default()
+    };
+    Fact { at_ns, body: Body::Blind(blind) }
+}
+
 /// Said once, when no more is tried.
 fn hung(times: u32) -> Vec<Fact> {
     let blind = Blind {
@@ -314,6 +343,27 @@ fn hung(times: u32) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_of_32_bits_is_not_read_as_one_of_64_and_that_is_said_once() {
+        let thread = |tid, pid| ThreadRef { tid, pid, ..ThreadRef::default() };
+        let left = |tid, pid, stack, instruction| {
+            let thread = thread(tid, pid);
+            Left { thread, stack, instruction, ..Left::default() }
+        };
+        let mut all = vec![
+            left(10, 10, 0xfff0_1000, 0xf7f0_1000),
+            left(11, 10, 0xf6f0_1000, 0xf7f0_1000),
+            left(20, 20, 0x7ffd_54a3_e1c8, 0x40_1000),
+            left(30, 30, 0, 0),
+        ];
+        let mut stacks = UserStacks::of(None);
+        let said = stacks.leave_out_narrow(&mut all.clone());
+        let again = stacks.leave_out_narrow(&mut all);
+        assert_eq!(all.iter().map(|left| left.thread.tid).collect::<Vec<_>>(), [20, 30]);
+        let Body::Blind(blind) = &said[0].body else { panic!("{said:?}") };
+        assert_eq!((said.len(), &*blind.pids, again.len()), (1, &[10][..], 0));
+    }
 
     #[test]
     fn what_was_asked_about_is_read_as_in_a_longer_look() {

@@ -9,6 +9,17 @@ use std::path::Path;
 /// `PF_KTHREAD` of include/linux/sched.h.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
 
+/// Which job a thread belongs to (job control, setpgid(2)).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Job {
+    /// Process group.
+    pub process_group: u32,
+    /// Session.
+    pub session: u32,
+    /// Process group in the foreground of its terminal (`tpgid`).
+    pub foreground_group: Option<u32>,
+}
+
 /// The fields of /proc/PID/stat that are used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stat {
@@ -20,10 +31,8 @@ pub struct Stat {
     pub state: char,
     /// Parent process.
     pub parent_pid: u32,
-    /// Process group.
-    pub process_group: u32,
-    /// Session.
-    pub session: u32,
+    /// Its job.
+    pub job: Job,
     /// Device number of the controlling terminal as the kernel prints it (`new_encode_dev`), 0 without one.
     pub terminal: u32,
     /// A kernel thread.
@@ -64,8 +73,12 @@ impl Stat {
             comm: text::lossy(bytes.get(open + 1..close)?),
             state: char::from(*field(3)?.first()?),
             parent_pid: value(4) as u32,
-            process_group: value(5) as u32,
-            session: value(6) as u32,
+            job: Job {
+                process_group: value(5) as u32,
+                session: value(6) as u32,
+                // -1 without a terminal.
+                foreground_group: field(8).and_then(text::number).map(|group| group as u32),
+            },
             terminal: value(7) as u32,
             kernel: value(9) & KERNEL_THREAD_FLAG != 0,
             cpu_ticks: value(14).saturating_add(value(15)),
@@ -104,7 +117,10 @@ mod tests {
         assert_eq!(stat.tid, 7);
         assert_eq!(stat.comm, "a) S 1 (\n\u{fffd}");
         assert_eq!((stat.state, stat.parent_pid, stat.nice), ('D', 5, -5));
-        assert_eq!((stat.process_group, stat.session, stat.terminal), (7, 8, 34819));
+        assert_eq!((stat.job.process_group, stat.job.session, stat.terminal), (7, 8, 34819));
+        assert_eq!(stat.job.foreground_group, None);
+        let with_terminal = String::from_utf8_lossy(line).replace("34819 -1", "34819 9");
+        assert_eq!(Stat::parse(with_terminal.as_bytes()).unwrap().job.foreground_group, Some(9));
         assert_eq!((stat.cpu_ticks, stat.start_ticks, stat.rss_pages), (30, 999, 33));
         assert_eq!((stat.policy, stat.iowait_ticks), (2, 6));
         assert!(!stat.kernel);

@@ -35,7 +35,7 @@ impl Fault for Image {
 }
 
 /// Sets the variables `X` of all `PREFIX_X`.
-fn choose(ctx: &mut Ctx, prefix: &str) {
+pub(super) fn choose(ctx: &mut Ctx, prefix: &str) {
     let chosen = |(name, value): (&String, &String)| {
         Some((name.strip_prefix(prefix)?.to_string(), value.clone()))
     };

@@ -9,6 +9,7 @@ mod bridged;
 mod broken;
 mod chain;
 mod cpu;
+mod datagrams;
 mod disks;
 mod dns;
 mod dropped;
@@ -44,6 +45,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         broken::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
+        datagrams::FAULTS,
         disks::FAULTS,
         dns::FAULTS,
         dropped::FAULTS,

@@ -1,5 +1,5 @@
 //! What stands in the slots in which the kernel programs build their records is in no record: of the thread before, or, here,
-//! a pattern. As root, on the running kernel; elsewhere there are no programs to try.
+//! a pattern. And what is counted of calls is what was called. As root, on the running kernel; elsewhere there are no programs to try.
 //!
 //! Edit together: bpf/ (each map that a program builds a record in, or keeps its work in, is filled here).
 
@@ -143,4 +143,79 @@ fn what_is_left_in_the_slots_of_records_is_in_no_record() {
     drop(reader.stdin.take());
     reader.wait().unwrap();
     ended.wait().unwrap();
+}
+
+#[test]
+fn messages_of_who_is_asked_about_are_counted() {
+    let offer = host::look(&tracepoints());
+    if let Some(why) = &offer.no_bpf {
+        eprintln!("not run: {why}");
+        return;
+    }
+    let mut programs = Programs::load(&offer, &["sys_exit"], 1 << 20).unwrap();
+    programs.control().unwrap().refused_tgid = std::process::id();
+    programs.attach(&["sys_exit"]).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    let mut room = [0; 128];
+    for _ in 0..10 {
+        for _ in 0..10 {
+            socket.send(&[b'm'; 64]).unwrap();
+        }
+        for _ in 0..10 {
+            assert_eq!(socket.recv(&mut room).unwrap(), 64);
+        }
+    }
+    let own = std::fs::read_link("/proc/thread-self").unwrap();
+    let own: u32 = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let (_, bodies) = programs.added_up(After::Stays);
+    let mut all = bodies.into_iter().filter_map(|body| match body {
+        Body::Messages(messages) => Some(messages),
+        _ => None,
+    });
+    let counted = all.find(|it| it.thread.tid == own).unwrap();
+    for sum in [counted.sent, counted.received] {
+        assert_eq!((sum.calls, sum.messages, sum.bytes), (100, 100, 6_400));
+        // All but the first, and those before which this thread happened to sleep.
+        assert!((50..=99).contains(&sum.ready_calls), "{sum:?}");
+    }
+    assert_eq!((counted.sent_joined.calls, counted.received_joined.calls), (0, 0));
+}
+
+#[test]
+fn the_address_that_a_socket_sends_to_without_a_connection_is_known_until_there_are_two() {
+    let offer = host::look(&tracepoints());
+    if let Some(why) = &offer.no_bpf {
+        eprintln!("not run: {why}");
+        return;
+    }
+    let names = ["sent_by_ipv4", "sent_by_ipv6"];
+    let mut programs = Programs::load(&offer, &names, 1 << 20).unwrap();
+    programs.attach(&names).unwrap();
+    let mut expected = Vec::new();
+    // Where nobody listens; port 53 is the name servers', of which more is known.
+    for (any, one, other) in
+        [("0.0.0.0:0", "127.0.0.1:9", "127.0.0.1:7"), ("[::]:0", "[::1]:9", "[::1]:7")]
+    {
+        let Ok(socket) = std::net::UdpSocket::bind(any) else { continue };
+        if socket.send_to(b"1", one).is_err() {
+            continue;
+        }
+        let several = std::net::UdpSocket::bind(any).unwrap();
+        for to in [one, other] {
+            several.send_to(b"1", to).unwrap();
+        }
+        let port = |socket: &std::net::UdpSocket| socket.local_addr().unwrap().port();
+        expected.push((port(&socket), Some(one.parse().unwrap())));
+        expected.push((port(&several), None));
+    }
+    let (_, bodies) = programs.added_up(After::Stays);
+    let own = std::process::id();
+    for (port, remote) in expected {
+        let found = bodies.iter().find_map(|body| match body {
+            Body::SentTo(sent) if (sent.pid, sent.local_port) == (own, port) => Some(sent.remote),
+            _ => None,
+        });
+        assert_eq!(found, remote, "{port}");
+    }
 }

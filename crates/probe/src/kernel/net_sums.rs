@@ -1,12 +1,12 @@
-//! What the programs have added up of the network, as facts: time in queueing disciplines, and packets that were dropped.
+//! What the programs have added up of the network, as facts: time in queueing disciplines, packets that were dropped, messages of threads.
 //!
 //! Apart from sums.rs, which has all that is not the network's. Must not: say whose a socket is (readers/flows.rs), or what a drop means.
 //!
-//! Edit together: bpf/wire_net.h, bpf/net.bpf.c, bpf/drops.bpf.c.
+//! Edit together: bpf/wire_net.h, bpf/net.bpf.c, bpf/drops.bpf.c, bpf/messages.bpf.h, bpf/sent.bpf.c.
 
 use super::map_entries::After;
 use crate::decode::wire::{self, *};
-use crate::decode::{Decoder, values};
+use crate::decode::{Decoder, messages, sent, values};
 use crate::skel::HoldupMaps;
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
@@ -35,6 +35,12 @@ pub(super) fn add(
         all.push(Body::QdiscFlow(flow(&key, &value)));
     });
     all.extend(drops(maps, decoder, drop_reasons, after).into_iter().map(Body::PacketDrops));
+    after.each(&maps.messages, |_: u32, value: wire_messages| {
+        all.push(Body::Messages(messages::messages(&value)));
+    });
+    after.each(&maps.sent, |key: wire_sent_key, value: wire_sent| {
+        all.extend(sent::sent_to(&key, &value).map(Body::SentTo));
+    });
 }
 
 /// Where, why, and by which code packets are dropped: as the kernel numbers it.

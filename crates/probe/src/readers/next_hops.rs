@@ -15,14 +15,16 @@
 use super::look::Look;
 use super::netlink::addresses::own_addresses;
 use super::netlink::links::links;
-use super::netlink::neighbours::{RTM_GETNEIGH, neighbour, neighbour_request, tunnel_ends};
-use super::netlink::routes::{RTM_GETROUTE, is_own_address, no_route, route, route_request};
+use super::netlink::neighbours::{RTM_GETNEIGH, TunnelTable, neighbour, neighbour_request};
+use super::netlink::routes::{
+    RTM_GETROUTE, is_own_address, no_route, route, route_request, route_request_by,
+};
 use super::netlink::{Place, ask, is_no_answer};
 use super::reader::{Opening, Reader};
 use super::waited::Destination;
 use crate::SourceError;
 use crate::system::clock::now;
-use holdup_reason::facts::{AddressHere, Body, Fact, NextHop, NoWayBack};
+use holdup_reason::facts::{AddressHere, Blind, Body, Fact, NextHop, NoWayBack};
 use netlink_sys::Socket;
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +38,7 @@ const VXLAN: &str = "vxlan";
 const NAMESPACES_MAX: usize = 32;
 /// Addresses that each of them is asked about.
 const ADDRESSES_MAX: usize = 16;
-/// Neighbours behind tunnels whose hosts are asked for: each takes a dump of the tunnel's table.
+/// Neighbours behind tunnels whose hosts are asked for: each tunnel takes a dump of its table.
 const TUNNELLED_MAX: usize = 8;
 /// Interfaces of a namespace whose hardware addresses are reported.
 const HARDWARE_MAX: usize = 64;
@@ -159,13 +161,13 @@ fn no_ways_back(
 fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io::Result<Vec<Body>> {
     let mut found = Vec::new();
     for destination in to.iter().filter(|it| it.netns == place.namespace.netns) {
-        found.extend(next_hop(&place.socket, destination, buffer)?);
+        found.extend(next_hop(&place.socket, destination, None, buffer)?);
     }
     name(place, &mut found, buffer)?;
     // What the table of a tunnel cannot say takes nothing from the hops that are known.
-    let mut beyond = beyond_tunnels(place, &mut found, buffer).unwrap_or_default();
+    let (mut beyond, unread) = beyond_tunnels(place, &mut found, buffer);
     name(place, &mut beyond, buffer)?;
-    Ok(found.into_iter().chain(beyond).map(Body::NextHop).collect())
+    Ok(found.into_iter().chain(beyond).map(Body::NextHop).chain(unread).collect())
 }
 
 /// Says their interfaces by name and kind.
@@ -182,35 +184,77 @@ fn name(place: &mut Place, hops: &mut [NextHop], buffer: &mut Vec<u8>) -> io::Re
     Ok(())
 }
 
-/// The next hops to the hosts that tunnels send to, where what the tunnel sends leaves by its own namespace.
+/// The next hops to the hosts that tunnels send to, where what the tunnel sends leaves by its own namespace; and what could not be read of them.
 fn beyond_tunnels(
     place: &Place,
     hops: &mut [NextHop],
     buffer: &mut Vec<u8>,
-) -> io::Result<Vec<NextHop>> {
-    let mut found = Vec::new();
-    for hop in hops.iter_mut().filter(|hop| hop.kind == VXLAN).take(TUNNELLED_MAX) {
+) -> (Vec<NextHop>, Vec<Body>) {
+    let is_wanted = |hop: &NextHop| {
         let interface = place.interfaces.get(&hop.index);
-        if interface.is_none_or(|it| it.is_above_another) {
-            continue;
+        hop.kind == VXLAN && interface.is_some_and(|it| !it.is_above_another)
+    };
+    let mut tunnels: BTreeMap<u32, Vec<&mut NextHop>> = BTreeMap::new();
+    for hop in hops.iter_mut().filter(|hop| is_wanted(hop)).take(TUNNELLED_MAX) {
+        tunnels.entry(hop.index).or_default().push(hop);
+    }
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    for (index, hops) in tunnels {
+        let name = hops.first().map(|hop| hop.interface.clone()).unwrap_or_default();
+        match beyond_tunnel(place, index, hops, buffer) {
+            Ok(beyond) => found.extend(beyond),
+            Err(error) => {
+                unread.push(Body::Blind(unread_table(place.namespace.netns, &name, &error)));
+            }
         }
-        let ends = tunnel_ends(&place.socket, (hop.index, &hop.hardware), buffer);
-        hop.tunnel_ends = known(ends.map(Some))?.unwrap_or_default();
-        for address in hop.tunnel_ends.iter().copied() {
-            let to = Destination { netns: hop.netns, address, source: IpAddr::from([0; 4]) };
-            found.extend(next_hop(&place.socket, &to, buffer)?);
+    }
+    (found, unread)
+}
+
+/// The same of one tunnel and the neighbours behind it.
+fn beyond_tunnel(
+    place: &Place,
+    index: u32,
+    hops: Vec<&mut NextHop>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Vec<NextHop>> {
+    let wanted = hops.iter().map(|hop| hop.hardware.clone()).collect();
+    let table = TunnelTable::read(&place.socket, index, &wanted, buffer)?;
+    let mut found = Vec::new();
+    for hop in hops {
+        let ends = table.ends(&hop.hardware);
+        hop.tunnel_ends = ends.iter().map(|end| end.address).collect();
+        for end in ends {
+            let source = IpAddr::from([0; 4]);
+            let to = Destination { netns: hop.netns, address: end.address, source };
+            // One host to which there is no way takes nothing from the others.
+            found.extend(next_hop(&place.socket, &to, end.by, buffer).unwrap_or_default());
         }
     }
     Ok(found)
 }
 
-/// The next hop to an address, without the name of its interface. None if no route leads there over a link.
+/// That the forwarding table of a tunnel is not known.
+fn unread_table(netns: u32, tunnel: &str, error: &io::Error) -> Blind {
+    Blind {
+        what: format!("fdb.{netns}.{tunnel}"),
+        why: format!("the forwarding table could not be read: {error}"),
+        therefore: format!("which hosts {tunnel} sends to is unknown"),
+        ..Blind::default()
+    }
+}
+
+/// The next hop to an address, by one interface alone if it is said which, without the name of its interface. None if no route leads there over a link.
 fn next_hop(
     socket: &Socket,
     to: &Destination,
+    by: Option<u32>,
     buffer: &mut Vec<u8>,
 ) -> io::Result<Option<NextHop>> {
-    let asked = route_request(to.address, to.source);
+    let asked = match by {
+        Some(index) => route_request_by(to.address, to.source, index),
+        None => route_request(to.address, to.source),
+    };
     let Some(way) = known(ask(socket, RTM_GETROUTE, &asked, buffer, route))? else {
         return Ok(None);
     };
@@ -244,6 +288,15 @@ fn known<T>(answer: io::Result<Option<T>>) -> io::Result<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_forwarding_table_that_is_not_read_is_said() {
+        let why = io::Error::from_raw_os_error(libc::EPERM);
+        let blind = unread_table(7, "vx0", &why);
+        assert_eq!(blind.what, "fdb.7.vx0");
+        assert!(blind.why.starts_with("the forwarding table could not be read: "), "{}", blind.why);
+        assert_eq!(blind.therefore, "which hosts vx0 sends to is unknown");
+    }
 
     #[test]
     fn who_is_silent_and_whose_entry_is_permanent_is_sought_here() {

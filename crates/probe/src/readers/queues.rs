@@ -1,8 +1,8 @@
 //! Interfaces and their queueing disciplines, as a source: at both ends of a look with filters, and their counters at each tick.
 //!
 //! What waits in a queue is only seen at the moment; while nothing does, the last reading is reported again (standstill.rs). Interfaces on
-//! which packets stand or are lost, and adapters that carry much while somebody's transfer is asked about, are named for whoever asks their
-//! drivers. Must not: know how it is asked (netlink/).
+//! which packets stand or are lost, adapters of many packets, and adapters that carry much while somebody's transfer is asked about, are named for
+//! whoever asks their drivers. Must not: know how it is asked (netlink/).
 
 use super::look::Look;
 use super::netlink::links::links;
@@ -25,12 +25,20 @@ const CARRIED: [&str; 2] = ["rx_bytes", "tx_bytes"];
 /// Bytes a second from which on an adapter may be full: a tenth of the slowest link that is still in use.
 const MUCH: u64 = 100_000;
 
+/// Packets, both ways.
+const PACKETS: [&str; 2] = ["rx_packets", "tx_packets"];
+
+/// Packets a second from which on an adapter may interrupt its CPU so often that little else is done there.
+const MANY: u64 = 10_000;
+
 /// What an interface has lost for want of room, and carried.
 #[derive(Clone, Copy)]
 struct Counted {
     lost: u64,
     /// Bytes, of an adapter; none of a device made of software, whose driver knows no speed.
     carried: Option<u64>,
+    /// Packets, of an adapter.
+    packets: Option<u64>,
 }
 
 /// See the head of the file.
@@ -82,7 +90,8 @@ impl Reader for Queues {
     }
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
-        let much = MUCH * look.lasted_ns().div_ceil(1_000_000_000);
+        let seconds = look.lasted_ns().div_ceil(1_000_000_000);
+        let (much, many) = (MUCH * seconds, MANY * seconds);
         let is_asked = look.scope.is_of_somebody();
         let Some(netlink) = look.netlink.as_mut() else { return Ok(()) };
         let at_ns = now();
@@ -90,9 +99,11 @@ impl Reader for Queues {
         let interfaces = &mut look.waited.interfaces;
         for (of, is) in links.iter().filter_map(counted) {
             let Some(before) = self.before.get(&of) else { continue };
-            let carried = is.carried.zip(before.carried);
-            let carries = carried.is_some_and(|(is, before)| is.saturating_sub(before) >= much);
-            if is.lost > before.lost || is_asked && carries {
+            let grew = |is: Option<u64>, before: Option<u64>, by: u64| {
+                is.zip(before).is_some_and(|(is, before)| is.saturating_sub(before) >= by)
+            };
+            let carries = is_asked && grew(is.carried, before.carried, much);
+            if is.lost > before.lost || carries || grew(is.packets, before.packets, many) {
                 interfaces.add(of.0, of.1);
             }
         }
@@ -109,8 +120,9 @@ impl Reader for Queues {
 fn counted(body: &Body) -> Option<((u32, u32), Counted)> {
     let Body::Link(Link { netns, index, kind, counters, .. }) = body else { return None };
     let sum = |names: [&str; 2]| names.iter().filter_map(|name| counters.get(*name)).sum();
-    let carried = kind.is_empty().then(|| sum(CARRIED));
-    Some(((*netns, *index), Counted { lost: sum(LOST), carried }))
+    let of_adapter = |names| kind.is_empty().then(|| sum(names));
+    let (carried, packets) = (of_adapter(CARRIED), of_adapter(PACKETS));
+    Some(((*netns, *index), Counted { lost: sum(LOST), carried, packets }))
 }
 
 /// That there is no netlink at all.

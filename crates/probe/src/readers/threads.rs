@@ -210,8 +210,9 @@ impl Process {
         Some(Thread {
             thread: host.clock.thread_ref(stat, self.pid),
             parent_pid: stat.parent_pid,
-            process_group: stat.process_group,
-            session: stat.session,
+            process_group: stat.job.process_group,
+            session: stat.job.session,
+            foreground_group: stat.job.foreground_group.filter(|_| stat.terminal != 0),
             kernel: stat.kernel,
             command: self.command.clone(),
             executable: self.executable.clone(),

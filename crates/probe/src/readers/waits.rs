@@ -10,6 +10,7 @@ use crate::system::clock::Clock;
 use crate::system::stat::Stat;
 use crate::system::{Roots, guard, is_refusal, refused, text};
 use holdup_reason::facts::{Blocked, Body, Ns, Place, WaitState};
+use holdup_stacks::is_of_32_bits;
 use std::path::{Path, PathBuf};
 
 /// Blocked threads of the host. `intern` gives the identity of a stack (function names, innermost
@@ -142,13 +143,6 @@ pub fn left_user_space(bytes: &[u8]) -> Option<(u64, u64)> {
         .skip(7)
         .map(|word| u64::from_str_radix(&text::lossy(word.strip_prefix(b"0x")?), 16).ok());
     Some((words.next()??, words.next()??))
-}
-
-/// Whether a stack and an instruction are those of a program of 32 bits on a kernel of 64: both lie below 4 GiB. One of 64 bits may have
-/// its code there (without PIE), and its stack is above.
-fn is_of_32_bits((stack, instruction): (u64, u64)) -> bool {
-    let is_low = |address: u64| address <= u64::from(u32::MAX);
-    cfg!(target_pointer_width = "64") && is_low(stack) && is_low(instruction)
 }
 
 /// `[<0>] futex_wait_queue+0x63/0x90` as the function's name alone.

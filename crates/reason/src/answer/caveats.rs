@@ -195,6 +195,14 @@ fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
     ))
 }
 
+/// Of fewer intervals than one in so many no figure that is shown would change.
+const INTERVALS_EACH: u64 = 100;
+
+/// Whether so many intervals are enough of all that were seen to be said.
+fn moves_a_figure(measures: &Measures<'_>, intervals: u64) -> bool {
+    intervals.saturating_mul(INTERVALS_EACH) > measures.waits().count() as u64
+}
+
 /// What a count of lost events means for the figures.
 fn lost_events(source: &str, count: u64) -> String {
     match source {
@@ -226,9 +234,10 @@ pub(super) fn caveats(
             format!("cannot see {} ({}){therefore}", blind.what, blind.why),
         );
     }
-    for (source, count) in
-        model.look.lost.iter().filter(|(source, _)| *source != SWITCHES_UNREPORTED)
-    {
+    for (source, count) in model.look.lost.iter().filter(|(source, count)| {
+        *source != SWITCHES_UNREPORTED
+            && (*source != CLOCKS_APART || moves_a_figure(measures, **count))
+    }) {
         add("events_lost", lost_events(source, *count));
     }
     if let Some(text) = thinned(model) {

@@ -25,6 +25,7 @@ pub mod report;
 mod saved;
 mod sentences;
 mod standing;
+mod unwoken;
 mod verdict;
 mod whole;
 

@@ -36,7 +36,8 @@ pub(super) fn who(model: &Model, thread: &ThreadRef) -> Who {
     Who {
         container: known.map(|known| known.name.clone()),
         workload: known.map(|known| model.containers.workload(known)).unwrap_or_default(),
-        runs: runs(model, &thread.comm, thread),
+        program: model.threads.program_of(thread).map(String::from),
+        runs: runs(model, &process_name(model, thread), thread),
         ..Who::thread(thread)
     }
 }
@@ -56,11 +57,12 @@ pub(super) fn add_workload(model: &Model, finding: &mut Finding) {
     };
 }
 
-/// A process by name and number.
+/// A process by name and number, with the name of its thread if that is another.
 pub(super) fn by_name(who: &Who) -> String {
+    let thread = who.thread_name().map_or_else(String::new, |name| format!(" (thread {name})"));
     match who.pid {
-        Some(pid) => format!("{} {pid}", who.called()),
-        None => who.called(),
+        Some(pid) => format!("{} {pid}{thread}", who.called()),
+        None => format!("{}{thread}", who.called()),
     }
 }
 
@@ -108,4 +110,26 @@ pub(super) fn frames_of(stack: &UserStack) -> Vec<String> {
     };
     let rest = (!stack.complete).then(|| "...".to_string());
     stack.frames.iter().map(frame).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    #[test]
+    fn a_thread_is_named_after_its_program_and_keeps_its_own_name() {
+        let own = ThreadRef { tid: 12, ..thread(10, "isc-net-0002") };
+        let model =
+            Model::new(vec![identity(Thread { thread: thread(10, "named"), ..Thread::default() })]);
+        let named = who(&model, &own);
+        assert_eq!(
+            (named.name.as_str(), named.program.as_deref()),
+            ("isc-net-0002", Some("named"))
+        );
+        assert_eq!(by_name(&named), "named 10 (thread isc-net-0002)");
+        let main = who(&model, &thread(10, "named"));
+        assert_eq!((main.program.as_deref(), by_name(&main)), (None, "named 10".to_string()));
+    }
 }

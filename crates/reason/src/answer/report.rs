@@ -350,8 +350,11 @@ pub struct Link {
 pub struct Who {
     /// `process`, `kernel`, `device`, `peer`.
     pub kind: String,
-    /// Its name.
+    /// Its name; of a thread with a name of its own, that one.
     pub name: String,
+    /// Of such a thread the name of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// What it runs, where its name does not say that: a subcommand, a script, a module or a class (`pack-objects` of git,
     /// `worker.py` of python3). Whoever started it chose the words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -392,12 +395,18 @@ impl Who {
         }
     }
 
-    /// Its name with what runs under it: `git pack-objects`.
+    /// Its name, or its program's, with what runs under it: `git pack-objects`.
     pub fn called(&self) -> String {
+        let name = self.program.as_ref().unwrap_or(&self.name);
         match &self.runs {
-            Some(runs) => format!("{} {runs}", self.name),
-            None => self.name.clone(),
+            Some(runs) => format!("{name} {runs}"),
+            None => name.clone(),
         }
+    }
+
+    /// The name of its own that a thread has beside its program's.
+    pub fn thread_name(&self) -> Option<&str> {
+        self.program.as_ref().map(|_| self.name.as_str()).filter(|name| !name.is_empty())
     }
 }
 

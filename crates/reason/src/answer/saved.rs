@@ -6,6 +6,7 @@
 //! Edit together: docs/json.md, the report crate's text/finding.rs.
 
 use super::report::{Impact, WithoutIt};
+use crate::facts::ThreadRef;
 use crate::graph::end::{End, EndKey, EndKind};
 use crate::graph::what_if::{WhatIf, Without};
 use crate::measure::Measures;
@@ -42,7 +43,7 @@ impl Saved {
             without.why = format!(
                 "that is all of {}; {} alone at most {}: {}",
                 who.comm,
-                words::who(who),
+                measures.model.threads.who(who),
                 words::seconds(-seconds_max),
                 why(&alone, end.seconds)
             );
@@ -59,6 +60,14 @@ impl Saved {
         let Some(without) = what_if.without(&keys).filter(|_| !keys.is_empty()) else {
             return WithoutIt::default();
         };
+        // The bound takes away the wait, and leaves the holder its time under the lock, which is what holds up.
+        if without
+            .beside
+            .as_ref()
+            .is_some_and(|(who, _)| asked.iter().any(|end| is_held_by(end, who)))
+        {
+            return WithoutIt::default();
+        }
         let seconds = |ends: &[&End]| ends.iter().map(|end| end.seconds).sum::<f64>();
         let seconds_max =
             without.seconds_max.min(seconds(&asked).max(0.0)) + seconds(&small).max(0.0);
@@ -91,6 +100,12 @@ impl Saved {
         without.who_seconds_max = without.who_seconds_max.map(|seconds| seconds.min(lost));
         without
     }
+}
+
+/// Whether somebody has the lock that an end's chain comes down to.
+fn is_held_by(end: &End, who: &ThreadRef) -> bool {
+    let is_lock = |class| EndKind::of(class) == EndKind::Lock;
+    end.links.windows(2).any(|pair| is_lock(pair[0].class) && pair[1].who.tid == who.tid)
 }
 
 fn why(without: &Without, seconds: f64) -> String {

@@ -186,7 +186,7 @@ fn hidden_waits(measures: &Measures<'_>) -> Option<String> {
         format!(
             " {} spends {} of its time in uninterruptible waits, as for a disk, each too short to be reported here: holdup -p {} \
              follows them.",
-            words::who(&time.thread),
+            model.threads.who(&time.thread),
             words::percent(share),
             time.thread.pid
         )

@@ -7,6 +7,7 @@
 //! loops that poll several things, which every session of a desktop has.
 
 use super::report::AnswerEnd;
+use super::unwoken;
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -27,7 +28,7 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let target = measures.model.look.target.as_ref();
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
-        TargetKind::Process => of_process(measures),
+        TargetKind::Process => of_process(measures).or_else(|| unwoken::said(measures)),
         TargetKind::Container | TargetKind::Command => None,
     }
 }
@@ -107,7 +108,7 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let place = stands_in(model, &stood.thread, (model.look.begin_ns, model.look.end_ns));
     let place = place.map_or_else(String::new, |place| match &children[..] {
         [] => format!("It stands in {place}. "),
-        _ => format!("{} stands in {place}. ", words::who(&stood.thread)),
+        _ => format!("{} stands in {place}. ", model.threads.who(&stood.thread)),
     });
     let (what, far) = (stood.what, stood.far.pid);
     Some((
@@ -235,7 +236,7 @@ impl Awaited {
         };
         let place = stands_in(model, &self.server, (model.look.begin_ns, model.look.end_ns));
         let place = place.map_or_else(String::new, |it| {
-            format!(" {} stands in {it}.", words::who(&self.server))
+            format!(" {} stands in {it}.", model.threads.who(&self.server))
         });
         format!(
             "{who}an answer may be due later, as that of a long poll is.{place} holdup -p {} follows it.",

@@ -20,7 +20,7 @@ use crate::measure::Measures;
 use crate::measure::cpu_users::Program;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
-use crate::model::{Model, lifetimes, words};
+use crate::model::{Model, lifetimes};
 use crate::programs::go;
 use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
@@ -194,6 +194,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
     let who = who.map(|thread| Who {
         runs: naming::runs(model, &process_name(model, thread), thread),
         name: process_name(model, thread),
+        program: None,
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
         ..naming::who(model, thread)
     });
@@ -343,7 +344,7 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
     if is_hidden(measures, root) {
         return format!(
             "where {} waits may not be read: it runs as another user, or with rights of its own (setuid), and root sees it",
-            words::who(&root.who)
+            measures.model.threads.who(&root.who)
         );
     }
     match (end.class, &root.object) {
@@ -363,12 +364,12 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         (WaitClass::Unseen, _) if !lifetimes::is_there_at_end(measures.model, &root.who) => {
             format!(
                 "{} had many waits too short to be seen one by one, or none of its events were seen",
-                words::who(&root.who)
+                measures.model.threads.who(&root.who)
             )
         }
         (WaitClass::Unseen, _) => format!(
             "{} had many waits too short to be seen one by one, or none of its events were seen (holdup -p {} follows them)",
-            words::who(&root.who),
+            measures.model.threads.who(&root.who),
             root.who.pid
         ),
         (WaitClass::Kernel, Object::Kernel(at)) => {

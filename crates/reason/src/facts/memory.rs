@@ -30,7 +30,8 @@ pub struct CpuSample {
     pub steal_ns: Ns,
 }
 
-/// Soft interrupts that a CPU has handled since boot, and those of its own timer. Sources: /proc/softirqs, /proc/interrupts.
+/// Soft interrupts that a CPU has handled since boot, those of its own timer, and those of network adapters. Sources: /proc/softirqs,
+/// /proc/interrupts, /sys/class/net.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SoftirqSample {
@@ -41,6 +42,9 @@ pub struct SoftirqSample {
     /// Interrupts of the CPU's own timer, ticks and others (`LOC`); none where the architecture has no such line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_timer: Option<u64>,
+    /// Hard interrupts of network adapters, by interface of the namespace that the look was taken in.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub adapters: BTreeMap<String, u64>,
 }
 
 /// How quickly a CPU may run. Sources: /sys/devices/system/cpu/cpuN/cpufreq and thermal_throttle.

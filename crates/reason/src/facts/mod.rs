@@ -20,9 +20,11 @@ mod java;
 mod kernel_log;
 mod lock;
 mod memory;
+mod messages;
 mod net;
 mod object;
 mod route;
+mod sent_to;
 mod session;
 mod socket_state;
 mod thread;
@@ -40,9 +42,11 @@ pub use java::*;
 pub use kernel_log::*;
 pub use lock::*;
 pub use memory::*;
+pub use messages::*;
 pub use net::*;
 pub use object::*;
 pub use route::*;
+pub use sent_to::*;
 pub use session::*;
 pub use socket_state::*;
 pub use thread::*;
@@ -124,6 +128,10 @@ pub enum Body {
     Work(Work),
     /// What one thread asked of the kernel while it was sampled.
     Effort(Effort),
+    /// What one thread sent and received by calls of sockets over the window.
+    Messages(Messages),
+    /// Where sockets of a process that are not connected send to.
+    SentTo(SentTo),
     /// A stop signal, or a continue, that was sent in the window.
     Signal(Signal),
     /// A system call that was refused.

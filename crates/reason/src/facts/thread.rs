@@ -19,6 +19,9 @@ pub struct Thread {
     pub process_group: u32,
     /// Session (what began with one login, or one daemon), 0 if unknown.
     pub session: u32,
+    /// Process group in the foreground of its terminal (`tpgid`); none without a terminal, or if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreground_group: Option<u32>,
     /// A kernel thread.
     pub kernel: bool,
     /// Command line, NULs as spaces, cut at 200 bytes; empty for kernel threads or if it could not

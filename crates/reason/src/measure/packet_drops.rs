@@ -47,7 +47,8 @@ pub fn reason(drops: &PacketDrops) -> &str {
 /// What a socket sent, or was to have, and was dropped for a reason.
 pub fn of_socket<'m>(model: &'m Model, reason: &str, socket: &InetRef) -> Vec<Dropped<'m>> {
     let is_tcp = socket.is_tcp();
-    let is_connected = socket.remote.port() != 0;
+    // One that is not connected has no address of its own, whatever it sends to.
+    let is_connected = socket.remote.port() != 0 && !socket.local.ip().is_unspecified();
     let ways = model
         .called
         .translations

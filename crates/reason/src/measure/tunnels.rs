@@ -115,8 +115,16 @@ fn is_sent_by(flow: &DroppedFlow, vxlan: &Vxlan) -> bool {
 
 /// The program that carries a socket's packets on, where they go into a tun device.
 pub fn carrier_of<'m>(model: &'m Model, socket: &InetRef) -> Option<&'m ThreadRef> {
+    into_tun(model, socket)?.1
+}
+
+/// The tun device that a socket's packets go into, and who has it open, as far as that is known.
+pub fn into_tun<'m>(
+    model: &'m Model,
+    socket: &InetRef,
+) -> Option<(&'m NextHop, Option<&'m ThreadRef>)> {
     let hop = model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
-    program(model, hop).filter(|_| hop.kind == "tun")
+    (hop.kind == "tun").then(|| (hop, program(model, hop)))
 }
 
 /// The program that has the tun device open by which a socket's packets go.

@@ -4,6 +4,7 @@
 //! (names.rs).
 
 use super::object::FileKey;
+use super::sent_to::Destinations;
 use super::terminal::Terminal;
 use super::translations::Translations;
 use crate::facts::*;
@@ -19,6 +20,8 @@ pub struct Called {
     terminals: HashMap<DeviceNumber, String>,
     /// What connections are called at their other ends.
     pub(crate) translations: Translations,
+    /// Where sockets that are not connected send to.
+    pub(super) sent_to: Destinations,
 }
 
 impl Called {
@@ -36,6 +39,10 @@ impl Called {
                     // It may be connected by now.
                     known.state = socket.state;
                 }
+                // It was seen after its end, or before it had a port.
+                if known.local.port() == 0 && socket.local.port() != 0 {
+                    known.clone_from(socket);
+                }
             }
             ObjectRef::Unix { ino, peer_ino, path } => {
                 let known = self.unix.entry(*ino).or_default();
@@ -48,6 +55,16 @@ impl Called {
                 self.terminals.entry(*dev).or_insert_with(|| name.clone());
             }
             _ => {}
+        }
+    }
+
+    /// Where a socket sends to that had no other end as it was seen before.
+    pub(super) fn learn_remote(&mut self, object: &ObjectRef) {
+        if let ObjectRef::Inet(socket) = object
+            && let Some(known) = self.sockets.get_mut(&socket.ino)
+            && known.remote.ip().is_unspecified()
+        {
+            known.remote = socket.remote;
         }
     }
 
@@ -71,6 +88,15 @@ impl Called {
         self.sockets.get(&ino)
     }
 
+    /// A socket as it was while it was connected: one that is closed has lost its own port (inet_put_port, net/ipv4/inet_hashtables.c),
+    /// and nobody is found at the other end of what is left.
+    pub fn connected<'s>(&'s self, socket: &'s InetRef) -> &'s InetRef {
+        match socket.local.port() {
+            0 => self.socket(socket.ino).filter(|it| it.remote == socket.remote).unwrap_or(socket),
+            _ => socket,
+        }
+    }
+
     /// A path of a file.
     pub fn path_of(&self, file: FileKey) -> Option<&str> {
         self.files.get(&file).map(String::as_str)
@@ -79,5 +105,29 @@ impl Called {
     /// The name of a terminal, `pts/3`.
     pub fn terminal_name(&self, dev: DeviceNumber) -> Option<&str> {
         self.terminals.get(&dev).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(local: &str, state: u8) -> InetRef {
+        let at = |text: &str| text.parse().expect("an address");
+        let (local, remote) = (at(local), at("127.0.0.1:80"));
+        InetRef { ino: 7, netns: 1, protocol: "tcp".into(), local, remote, state }
+    }
+
+    #[test]
+    fn a_socket_that_was_seen_after_its_end_is_called_as_while_it_was_connected() {
+        let (open, closed) = (seen("127.0.0.1:4000", 1), seen("127.0.0.1:0", 7));
+        for sights in [[&open, &closed], [&closed, &open]] {
+            let mut called = Called::default();
+            sights.iter().for_each(|sight| called.learn(&ObjectRef::Inet((*sight).clone())));
+            assert_eq!(called.socket(7), Some(&open));
+            assert_eq!(called.connected(&closed), &open);
+            assert_eq!(called.connected(&open), &open);
+        }
+        assert_eq!(Called::default().connected(&closed), &closed, "nothing else was seen");
     }
 }

@@ -21,6 +21,8 @@ pub struct Cpu {
     pub(crate) work: Vec<Work>,
     /// What sampled threads asked of the kernel.
     pub(crate) efforts: Vec<Effort>,
+    /// What threads that were asked about sent and received.
+    pub(crate) messages: Vec<Messages>,
 }
 
 impl Push<CpuSample> for Cpu {
@@ -50,6 +52,12 @@ impl Push<Samples> for Cpu {
 impl Push<Work> for Cpu {
     fn push(&mut self, _: Ns, work: Work) {
         self.work.push(work);
+    }
+}
+
+impl Push<Messages> for Cpu {
+    fn push(&mut self, _: Ns, messages: Messages) {
+        self.messages.push(messages);
     }
 }
 

@@ -7,7 +7,7 @@
 use super::containers::Workload;
 use super::group_index::ancestors;
 use super::membership::is_inside;
-use super::{Model, membership, words};
+use super::{Model, membership};
 use crate::facts::*;
 
 impl Model {
@@ -81,14 +81,14 @@ impl Model {
 
     /// A process by name, number and container: `app 812 of shop/web-0/main`.
     pub fn who(&self, thread: &ThreadRef) -> String {
-        format!("{}{}", words::who(thread), self.of_container(thread))
+        format!("{}{}", self.threads.who(thread), self.of_container(thread))
     }
 
     /// The same beside another, whose container need not be said twice.
     pub fn who_beside(&self, thread: &ThreadRef, other: &ThreadRef) -> String {
         match (self.of_container(thread), self.of_container(other)) {
-            (own, theirs) if own == theirs => words::who(thread),
-            (own, _) => format!("{}{own}", words::who(thread)),
+            (own, theirs) if own == theirs => self.threads.who(thread),
+            (own, _) => format!("{}{own}", self.threads.who(thread)),
         }
     }
 
@@ -114,6 +114,20 @@ mod tests {
         assert!(!has(0, 99) && !has(151, 200), "before, and after");
         let other = ThreadRef { tid: 8, ..thread.clone() };
         assert!(model.user_stack(&other, 100, 200).is_none());
+    }
+
+    #[test]
+    fn a_thread_with_a_name_of_its_own_is_found_by_its_program() {
+        let of = |tid, comm: &str| ThreadRef { tid, pid: 10, start_ns: 1, comm: comm.into() };
+        let mentions =
+            |who: ThreadRef| fact(Body::Thread(Thread { thread: who, ..Thread::default() }));
+        let known = Model::new(vec![mentions(of(10, "named")), mentions(of(12, "isc-net-0002"))]);
+        let who = |tid, comm| known.who(&of(tid, comm));
+        assert_eq!(who(12, "isc-net-0002"), "named 10/12 (thread isc-net-0002)");
+        assert_eq!((who(10, "named"), who(13, "named")), ("named 10".into(), "named 10/13".into()));
+        assert_eq!(who(14, ""), "named 10/14");
+        let alone = Model::new(vec![mentions(of(12, "isc-net-0002"))]);
+        assert_eq!(alone.who(&of(12, "isc-net-0002")), "isc-net-0002 10/12");
     }
 
     const POD: &str = "/kubepods/burstable/pod0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";

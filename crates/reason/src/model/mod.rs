@@ -25,6 +25,7 @@ pub mod names;
 pub mod net;
 pub mod object;
 mod push;
+mod sent_to;
 pub mod stacks;
 pub mod terminal;
 mod thread_key;
@@ -190,6 +191,8 @@ impl Model {
             Body::Samples(it) => self.cpu.push(at, it),
             Body::Work(it) => self.cpu.push(at, it),
             Body::Effort(it) => self.cpu.push(at, it),
+            Body::Messages(it) => self.cpu.push(at, it),
+            Body::SentTo(it) => self.called.sent_to.learn(&it),
 
             Body::MemorySample(it) => self.memory.push(at, it),
             Body::Pressure(it) => self.memory.push(at, it),
@@ -248,8 +251,19 @@ impl Model {
         }
     }
 
+    /// Gives sockets that are not connected, and are waited for, the other ends that they send to.
+    fn complete_sockets(&mut self) {
+        let ended = self.waits.waits.iter_mut().map(|it| (it.thread.pid, &mut it.place));
+        let standing = self.waits.blocked.iter_mut().map(|(_, it)| (it.thread.pid, &mut it.place));
+        for (pid, place) in ended.chain(standing) {
+            let completed = self.called.sent_to.complete(pid, place).cloned();
+            completed.iter().for_each(|object| self.called.learn_remote(object));
+        }
+    }
+
     /// Links what was taken in; once, after the last fact.
     pub fn finish(&mut self) {
+        self.complete_sockets();
         self.look.finish(self.waits.last_end_ns());
         self.threads.finish();
         self.containers.finish(&self.threads);

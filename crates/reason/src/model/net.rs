@@ -55,8 +55,8 @@ pub(crate) struct DropCauses {
     pub(crate) reverse_paths: BTreeMap<(u32, u32), ReversePath>,
     /// Who is asked and has no way back, by the namespace of who asks and the address that is asked.
     pub(crate) no_ways_back: BTreeMap<(u32, IpAddr), NoWayBack>,
-    /// Which interface has an address that does not answer, by the namespace of who sends and the address.
-    pub(crate) addresses_here: BTreeMap<(u32, IpAddr), AddressHere>,
+    /// Which interfaces have an address that does not answer, by the namespace of who sends and the address: several namespaces may have it.
+    pub(crate) addresses_here: BTreeMap<(u32, IpAddr), Vec<AddressHere>>,
     /// Where nothing is sent to, by namespace and address.
     pub(crate) unrouted: BTreeMap<(u32, IpAddr), Unrouted>,
 }
@@ -195,7 +195,7 @@ impl Push<NoWayBack> for Net {
 
 impl Push<AddressHere> for Net {
     fn push(&mut self, _: Ns, it: AddressHere) {
-        self.drop_causes.addresses_here.insert((it.netns, it.address), it);
+        self.drop_causes.addresses_here.entry((it.netns, it.address)).or_default().push(it);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::push::{Push, Series};
 use super::thread_key::{Lives, ThreadKey};
+use super::words;
 use crate::facts::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -145,6 +146,25 @@ impl Threads {
     /// The name of a process: that of its main thread.
     pub fn process_name(&self, pid: u32) -> String {
         self.names.get(&pid).map_or_else(String::new, |main| main.comm.clone())
+    }
+
+    /// What the program of a thread is called, where the thread has another name: its process has that one, and is found by it.
+    pub fn program_of(&self, thread: &ThreadRef) -> Option<&str> {
+        let main = self.names.get(&thread.pid).map(|main| main.comm.as_str());
+        let known = main.filter(|name| !name.is_empty());
+        let executed = || self.executed(thread.pid).map(|exec| exec.thread.comm.as_str());
+        let name = known.or_else(executed).filter(|name| !name.is_empty() && *name != thread.comm);
+        name.filter(|_| thread.tid != thread.pid)
+    }
+
+    /// A thread as a person finds it, by its program first: `named 812/815 (thread isc-net-0002)`.
+    pub fn who(&self, thread: &ThreadRef) -> String {
+        let (tid, pid) = (thread.tid, thread.pid);
+        match self.program_of(thread) {
+            None => words::who(thread),
+            Some(program) if thread.comm.is_empty() => format!("{program} {pid}/{tid}"),
+            Some(program) => format!("{program} {pid}/{tid} (thread {})", thread.comm),
+        }
     }
 
     /// Identity of a thread, or of its process.

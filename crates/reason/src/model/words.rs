@@ -35,7 +35,8 @@ pub fn of_window(spent: f64, wall: f64) -> String {
     }
 }
 
-/// A process: `nginx 812`, with its thread if that is another: `nginx 812/815`.
+/// A process: `nginx 812`, with its thread if that is another: `nginx 812/815`. A thread that may have a name of its own is named
+/// by `Threads::who`, which knows its program.
 pub fn who(thread: &ThreadRef) -> String {
     let name = if thread.comm.is_empty() { "pid" } else { &thread.comm };
     if thread.tid == thread.pid {

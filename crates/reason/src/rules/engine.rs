@@ -9,7 +9,7 @@
 
 pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, ImpactMoment, Severity, Wording};
-use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, lasting};
+use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, continued, lasting};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
@@ -152,7 +152,8 @@ fn settle(
     let loss =
         Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim, name };
     let mut wording = (matched.explain)(&loss);
-    wording.remedy = lasting::lasting(measures.model, std::mem::take(&mut wording.remedy));
+    let ways = continued::while_stopped(measures, std::mem::take(&mut wording.remedy));
+    wording.remedy = lasting::lasting(measures.model, ways);
     if let Some(moment) = &moment {
         wording.text.push_str(&in_words(measures, moment));
     }

@@ -65,7 +65,7 @@ fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
         && !names_who_has_ended(model);
     let (text, command) = match of_command {
         true => of_the_command(model, action, &gone),
-        false => by_its_name(action, &gone),
+        false => by_its_name(model, action, &gone),
     };
     let question = action.question.unwrap_or(Question::Look);
     let value = action.value.clone().filter(|_| question == Question::Calls);
@@ -76,7 +76,7 @@ fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
 
 fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
     let again = command_again(model);
-    let who = words::who(gone);
+    let who = model.threads.who(gone);
     let text = |what: &str| format!("{who} has ended; the next time, {what}");
     let filter = action.value.as_deref().unwrap_or("%clock,%ipc,%network,%process");
     match (action.kind, action.question) {
@@ -93,12 +93,14 @@ fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, 
 }
 
 /// A name lasts, where a program of that name is there while it is slow.
-fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
-    let text = |what: &str| format!("{} has ended; the next time, {what}", words::who(gone));
+fn by_its_name(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
+    let who = model.threads.who(gone);
+    let text = |what: &str| format!("{who} has ended; the next time, {what}");
     // pgrep takes a pattern; a hostile name is none.
     let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
-    let pattern: String = gone.comm.chars().map(escape).collect();
-    if gone.comm.is_empty() {
+    let name = model.threads.program_of(gone).unwrap_or(&gone.comm);
+    let pattern: String = name.chars().map(escape).collect();
+    if name.is_empty() {
         return (text("look while it lasts"), "holdup --for 30s".into());
     }
     let pid = format!("$(pgrep -n -x -- {})", words::shell(&pattern));

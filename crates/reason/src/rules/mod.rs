@@ -9,6 +9,7 @@
 
 pub mod action;
 pub mod ask;
+pub mod continued;
 pub mod engine;
 pub(crate) mod holder_doing;
 pub mod lasting;

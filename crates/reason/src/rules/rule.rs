@@ -197,6 +197,7 @@ pub fn step(link: &ChainLink) -> Option<Step> {
 /// A process with its container, as a culprit.
 pub fn culprit(model: &Model, thread: &ThreadRef) -> Culprit {
     let mut culprit = Culprit::process(thread);
+    culprit.program = model.threads.program_of(thread).map(String::from);
     culprit.container = model.container_of(thread).map(|c| c.name.clone());
     culprit
 }
@@ -210,20 +211,30 @@ pub struct FileSeen {
 }
 
 /// A file as a process sees it: in another network namespace or a container it may have an /etc of its own. Of a process that
-/// is gone, through another that sees the same.
-pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> FileSeen {
-    let netns = model.threads.identity(thread).map_or(0, |known| known.netns);
+/// is gone, through another of its container, or of its unit, that is in the same network namespace: those see the same. None if nobody is
+/// known to: who shares a network namespace alone may see the host's files (`ip netns exec` gives each process a view of its own), and who
+/// shares a plain group need share nothing.
+pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> Option<FileSeen> {
+    let netns_of = |of: &ThreadRef| model.threads.identity(of).map_or(0, |known| known.netns);
+    let netns = netns_of(thread);
     let elsewhere = model.net.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
     let container = model.container_of(thread);
-    if !elsewhere && container.is_none() {
-        return FileSeen { path: path.to_string(), through: None };
+    let own_view = container.filter(|it| it.is_real() || it.is_unit());
+    let is_there = lifetimes::is_there_at_end(model, thread);
+    if !elsewhere && (container.is_none() || own_view.is_none() && !is_there) {
+        return Some(FileSeen { path: path.to_string(), through: None });
     }
-    let same = |other: &ThreadRef| match container {
-        Some(own) => model.container_of(other).is_some_and(|it| it.cgroups == own.cgroups),
-        None => model.threads.identity(other).is_some_and(|known| known.netns == netns),
+    let through = match own_view {
+        Some(own) => there_or_beside(model, thread, |other| {
+            netns_of(other) == netns
+                && model.container_of(other).is_some_and(|it| it.cgroups == own.cgroups)
+        }),
+        None => thread.clone(),
     };
-    let through = there_or_beside(model, thread, same);
-    FileSeen { path: format!("/proc/{}/root{path}", through.pid), through: Some(through) }
+    lifetimes::is_there_at_end(model, &through).then(|| FileSeen {
+        path: format!("/proc/{}/root{path}", through.pid),
+        through: Some(through),
+    })
 }
 
 /// A process, or if it is gone another like it that is there at the window's end; if none is, the process.

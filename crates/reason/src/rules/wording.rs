@@ -83,6 +83,9 @@ pub struct Culprit {
     pub kind: CulpritKind,
     /// Comm, container, device, host: the short name.
     pub name: String,
+    /// Of a thread with a name of its own, the name of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,

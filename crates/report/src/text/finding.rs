@@ -21,6 +21,8 @@ const WORKLOAD: usize = 60;
 const GROUP: usize = 30;
 /// Columns of one participant of a chain.
 const LINK_WIDTH_MAX: usize = 44;
+/// The kernel's names of threads are shorter.
+const THREAD_WIDTH_MAX: usize = 16;
 /// What stands around an object in a chain: `<- ` and ` (12 min 5 s)`.
 const JOINT_AND_TIME: usize = 16;
 /// Columns of one function of a stack.
@@ -173,7 +175,7 @@ pub(super) fn without(without: &WithoutIt, page: &mut Page) {
     if let Some(seconds) = without.seconds_max {
         let why = escape::prose(&without.why, TEXT_WIDTH_MAX);
         let saved = match figures::seconds(seconds).as_str() {
-            "0 s" => "no less".into(),
+            "0 s" => "it takes as long".into(),
             saved => format!("up to {saved} less"),
         };
         page.labelled("without", &format!("{saved}: {why}"));
@@ -348,10 +350,17 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
 pub(crate) fn who(who: &Who, width: usize) -> String {
     let name = escape::name(&who.called(), width.saturating_sub(8));
     match (who.pid, who.tid) {
-        (Some(outer), Some(tid)) => format!("{name} {} thread {tid}", pid(outer, who.inner_pid)),
+        (Some(outer), Some(tid)) => {
+            format!("{name} {} thread {tid}{}", pid(outer, who.inner_pid), own(who.thread_name()))
+        }
         (Some(outer), None) => format!("{name} {}", pid(outer, who.inner_pid)),
         _ => name,
     }
+}
+
+/// ` (isc-net-0002)`: the name that a thread has beside its program's.
+fn own(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" ({})", escape::name(name, THREAD_WIDTH_MAX)))
 }
 
 /// A process by the host's number, with the one that it has inside its container beside it.
@@ -378,9 +387,11 @@ fn culprit(culprit: &Culprit) -> Option<String> {
     if culprit.kind == CulpritKind::None {
         return None;
     }
-    let mut text = escape::name(&culprit.name, LINK_WIDTH_MAX);
+    let program = culprit.program.as_ref();
+    let mut text = escape::name(program.unwrap_or(&culprit.name), LINK_WIDTH_MAX);
     let process = culprit.pid.map(|outer| pid(outer, culprit.inner_pid));
-    let thread = culprit.tid.map(|tid| format!("thread {tid}"));
+    let thread_name = own(program.map(|_| culprit.name.as_str()));
+    let thread = culprit.tid.map(|tid| format!("thread {tid}{thread_name}"));
     for number in [process, thread].into_iter().flatten() {
         text = format!("{text} {number}");
     }

@@ -3,7 +3,7 @@
 //! `INSTA_UPDATE=always cargo test -p holdup` writes the snapshots anew: read the difference.
 
 use super::page::Page;
-use holdup_reason::answer::Report;
+use holdup_reason::answer::{Report, Who};
 use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
@@ -32,6 +32,20 @@ fn texts_are_the_kept_ones() {
         insta::assert_snapshot!(name.clone(), rendered(&report, false, 80, false));
         insta::assert_snapshot!(format!("{name}_verbose"), rendered(&report, true, 80, false));
     }
+}
+
+#[test]
+fn a_thread_with_a_name_of_its_own_is_found_by_its_program() {
+    let thread = Who {
+        name: "isc-net-0002".into(),
+        program: Some("named".into()),
+        pid: Some(123),
+        tid: Some(124),
+        ..Who::default()
+    };
+    assert_eq!(super::finding::who(&thread, 44), "named 123 thread 124 (isc-net-0002)");
+    let like = Who { name: "named".into(), program: None, ..thread };
+    assert_eq!(super::finding::who(&like, 44), "named 123 thread 124");
 }
 
 #[test]
@@ -126,6 +140,7 @@ mod any_names {
                 finding.text = name.clone();
                 finding.code = name.clone();
                 finding.culprit.name = name.clone();
+                finding.culprit.program = Some(name.clone());
                 finding.culprit.setting = Some(name.clone());
                 finding.culprit.address = Some(name.clone());
                 finding.culprit.container = Some(name.clone());
@@ -135,6 +150,7 @@ mod any_names {
                 }
                 for link in &mut finding.chain {
                     link.who.name = name.clone();
+                    link.who.program = Some(name.clone());
                     link.waits_on.kind = name.clone();
                     link.seconds = number;
                 }

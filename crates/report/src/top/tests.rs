@@ -224,7 +224,11 @@ fn a_deadlock_is_drawn_as_a_ring() {
                 assert!(text.contains(drawn), "{drawn}: {text}");
             }
             for link in &links {
-                assert!(text.contains(&link.who.name), "{}: {text}", link.who.name);
+                let name = link.who.called();
+                assert!(text.contains(&name), "{name}: {text}");
+                if let Some(tid) = link.who.tid {
+                    assert!(text.contains(&format!("thread {tid}")), "{tid}: {text}");
+                }
             }
         }
     }
@@ -239,8 +243,8 @@ fn who_holds_a_lock_is_a_blocker_and_who_waits_is_said() {
     // The disk first, which would have to act; behind it everybody whom somebody waits for.
     assert!(rows[0].short.contains("loop0") && rows[0].sentence.contains("wait"), "{rows:?}");
     for link in &report.findings[0].chain[1..] {
-        let name = &link.who.name;
-        assert!(rows.iter().any(|row| row.short.starts_with(name.as_str())), "{name}: {rows:?}");
+        let name = link.who.called();
+        assert!(rows.iter().any(|row| row.short.starts_with(&name)), "{name}: {rows:?}");
     }
 }
 

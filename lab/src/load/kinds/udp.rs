@@ -1,5 +1,5 @@
 //! Stamped UDP packets: a source, an echo that knows how long each was under way, and a client
-//! that waits for each echo.
+//! that waits for each echo; data as a stream of packets, and a sink that takes many of them a call.
 //!
 //! CLOCK_MONOTONIC is the same in every network namespace, so the one-way delay needs no
 //! synchronisation; between two ends of a veth it is the sojourn in the queue of the sender's side
@@ -18,6 +18,8 @@ pub const LOADS: &[(&str, Load)] = &[
     ("udp-source", Load::Words(|words| read::<Source>(words)?.run())),
     ("udp-echo", Load::Words(|words| read::<Echo>(words)?.run())),
     ("udp-ping", Load::Words(|words| read::<Ping>(words)?.run())),
+    ("udp-stream", Load::Words(|words| read::<Stream>(words)?.run())),
+    ("udp-sink", Load::Words(|words| read::<Sink>(words)?.run())),
 ];
 
 const MAGIC: &[u8; 8] = b"lab-udp\0";
@@ -144,6 +146,88 @@ impl Ping {
                 figure.count();
             }
             std::thread::sleep(Duration::from_millis(self.every_ms));
+        }
+    }
+}
+
+/// Bytes of one operation of a stream.
+const BLOCK: usize = 65_536;
+
+/// Packets that carry one operation of a stream.
+pub fn packets_of_a_block(bytes: usize) -> usize {
+    BLOCK.div_ceil(bytes.max(1))
+}
+
+/// Sends data in packets, one a call.
+#[derive(Debug, Args)]
+pub struct Stream {
+    /// The sink.
+    to: SocketAddr,
+    /// Bytes of payload of a packet.
+    #[arg(long)]
+    bytes: usize,
+    /// Bytes of payload a second that it has to send.
+    #[arg(long)]
+    bytes_per_second: f64,
+}
+
+impl Stream {
+    /// Never returns.
+    pub fn run(self) -> anyhow::Result<()> {
+        let figure = Figure::open()?;
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(self.to)?;
+        let packet = vec![b's'; self.bytes];
+        let every = BLOCK as f64 / self.bytes_per_second;
+        let mut due = now();
+        loop {
+            std::thread::sleep(Duration::from_secs_f64((due - now()).max(0.0)));
+            due = (due + every).max(now() - 0.1);
+            for _ in 0..packets_of_a_block(self.bytes) {
+                let _: std::io::Result<usize> = socket.send(&packet);
+            }
+            figure.count();
+        }
+    }
+}
+
+/// Takes whatever comes and throws it away.
+#[derive(Debug, Args)]
+pub struct Sink {
+    /// Address to listen on.
+    listen: SocketAddr,
+}
+
+impl Sink {
+    /// Never returns.
+    pub fn run(self) -> anyhow::Result<()> {
+        /// Packets a call; their bytes are cut off.
+        const EACH: usize = 64;
+        let socket = UdpSocket::bind(self.listen)?;
+        // Nothing is to be lost here while it has no CPU.
+        super::net::set_buffer(&socket, libc::SO_RCVBUFFORCE, Some(64 << 20));
+        let mut byte = [0_u8];
+        let mut place = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+        // SAFETY: integers and pointers, for all of which zero is a value.
+        let mut packets: [libc::mmsghdr; EACH] = unsafe { std::mem::zeroed() };
+        for packet in &mut packets {
+            packet.msg_hdr.msg_iov = &raw mut place;
+            packet.msg_hdr.msg_iovlen = 1;
+        }
+        loop {
+            // SAFETY: as many headers as it says, each of which points to `place`, which points to `byte`; both outlive the call.
+            let taken = unsafe {
+                libc::recvmmsg(
+                    socket.as_raw_fd(),
+                    packets.as_mut_ptr(),
+                    EACH as u32,
+                    libc::MSG_WAITFORONE as _,
+                    std::ptr::null_mut(),
+                )
+            };
+            if taken < 0 {
+                return Err(std::io::Error::last_os_error().into());
+            }
         }
     }
 }

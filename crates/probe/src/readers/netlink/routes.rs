@@ -12,6 +12,8 @@ use std::net::IpAddr;
 
 /// RTM_GETROUTE.
 pub(crate) const RTM_GETROUTE: u16 = 26;
+/// The interface that a route leads over, and in a question the only one that it may.
+const RTA_OIF: u16 = 4;
 
 /// Where packets to an address go.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +39,13 @@ pub(crate) fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
     if is_known {
         put_attribute(&mut message, RTA_SRC, &from);
     }
+    message
+}
+
+/// The same by one interface alone, as a socket that is bound to it sends.
+pub(crate) fn route_request_by(to: IpAddr, from: IpAddr, index: u32) -> Vec<u8> {
+    let mut message = route_request(to, from);
+    put_attribute(&mut message, RTA_OIF, &index.to_ne_bytes());
     message
 }
 
@@ -90,7 +99,6 @@ pub(super) fn refused(error: &io::Error) -> Option<NoRoute> {
 /// A RTM_NEWROUTE message behind its netlink header; none if it leads over no link.
 pub(crate) fn route(message: &[u8]) -> Option<Route> {
     const RTN_UNICAST: u8 = 1;
-    const RTA_OIF: u16 = 4;
     const RTA_GATEWAY: u16 = 5;
     const RTA_VIA: u16 = 18;
     if *message.get(7)? != RTN_UNICAST {

@@ -247,6 +247,11 @@ fn a_question_names_one_address() {
     assert_eq!(asked[12..], [attribute(1, &[10, 0, 0, 9]), attribute(2, &[10, 0, 0, 1])].concat());
     let asked = route_request(to("fd00::9"), to("::"));
     assert_eq!((&asked[..3], asked.len()), (&[10, 128, 0][..], 32), "from wherever");
+    let asked = route_request_by(to("10.0.0.9"), to("::"), 3);
+    assert_eq!(
+        asked[12..],
+        [attribute(1, &[10, 0, 0, 9]), attribute(4, &3_u32.to_ne_bytes())].concat()
+    );
     let asked = neighbour_request(to("10.0.0.9"), 3);
     assert_eq!(asked[12..], attribute(1, &[10, 0, 0, 9]));
 }

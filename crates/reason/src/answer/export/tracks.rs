@@ -158,16 +158,15 @@ fn path(measures: &Measures<'_>) -> Track {
         let for_it = waits.map_or_else(String::new, |link| {
             let waiter = model.threads.present(&link.who);
             let words = doing(model, link.class, &link.object);
-            format!("; {} {} {words}", waiter.comm, waiter.pid)
+            format!("; {} {words}", model.threads.who(&waiter))
         });
         slices.push(Slice {
             begin_ns,
             end_ns,
             class: root.class.word(),
             words: format!(
-                "{} {} {}{for_it}",
-                who.comm,
-                who.pid,
+                "{} {}{for_it}",
+                model.threads.who(&who),
                 doing(model, root.class, &root.object)
             ),
             object: model.name_of(&root.object).name,

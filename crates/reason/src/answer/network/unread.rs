@@ -16,7 +16,7 @@ const SOCKETS: &str = "sockets";
 const COUNTERS: &str = "counters";
 
 /// Beginnings of the words for what cannot be seen (`Blind::what`), and the table in which it is missing.
-const TABLES: [(&str, &str); 12] = [
+const TABLES: [(&str, &str); 13] = [
     ("net.counters.", COUNTERS),
     ("netlink", INTERFACES),
     ("netns", INTERFACES),
@@ -27,6 +27,7 @@ const TABLES: [(&str, &str); 12] = [
     ("programs", DROPS),
     ("filters.", DROPS),
     ("kernel_events", DROPS),
+    ("fdb.", NEIGHBOURS),
     ("endpoints", SOCKETS),
     ("ports.", SOCKETS),
 ];

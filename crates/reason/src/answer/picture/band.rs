@@ -8,7 +8,7 @@ use super::pieces::{Piece, Raw, State, Words};
 use crate::facts::{Ns, ThreadRef, WakeContext};
 use crate::graph::chains::ChainLink;
 use crate::measure::Measures;
-use crate::model::{Model, ThreadKey, words};
+use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 use serde::Serialize;
@@ -108,7 +108,7 @@ pub(super) fn waker(
     }
     let label = match wake.context {
         WakeContext::Task if wake.by.tid != 0 => {
-            format!("woken by {}", words::who(&model.threads.present(&wake.by)))
+            format!("woken by {}", model.threads.who(&model.threads.present(&wake.by)))
         }
         WakeContext::Task | WakeContext::Unknown => return -1,
         _ => match wake.disk.and_then(|dev| model.disk.of(dev)) {

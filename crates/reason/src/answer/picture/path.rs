@@ -13,7 +13,7 @@ use crate::answer::verdict::Origin;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::{ChainLink, Leaf};
 use crate::measure::Measures;
-use crate::model::{Model, ThreadKey, words};
+use crate::model::{Model, ThreadKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -102,6 +102,8 @@ fn pieces(path: &[Leaf], step: usize, least_ns: Ns) -> Vec<(Raw<About>, u32)> {
 struct People {
     /// The thread that is there longest, and whether that is most of the time.
     main: Option<(ThreadRef, bool)>,
+    /// That thread by its name.
+    called: String,
     /// Programs, those that are there longest first.
     programs: Vec<String>,
     processes: usize,
@@ -115,7 +117,9 @@ impl People {
         let mut whole_ns = 0;
         for (raw, _) in pieces {
             let (who, ns) = (&raw.about.0.who, raw.end_ns - raw.begin_ns);
-            *programs.entry(model.threads.present(who).comm).or_default() += ns;
+            let known = model.threads.present(who);
+            let program = model.threads.program_of(&known).unwrap_or(&known.comm).to_string();
+            *programs.entry(program).or_default() += ns;
             threads.entry(who.tid).or_insert((0, who)).0 += ns;
             processes.insert(who.pid);
             whole_ns += ns;
@@ -124,6 +128,9 @@ impl People {
         programs.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         let main = threads.values().max_by_key(|(ns, _)| *ns);
         Self {
+            called: main.map_or_else(String::new, |(_, who)| {
+                model.threads.who(&model.threads.present(who))
+            }),
             main: main.map(|(ns, who)| (model.threads.present(who), *ns * 2 > whole_ns)),
             programs: programs.into_iter().map(|(name, _)| name).collect(),
             processes: processes.len(),
@@ -133,7 +140,7 @@ impl People {
     /// Whoever is there most of the time; else the programs that are.
     fn label(&self) -> String {
         match &self.main {
-            Some((who, true)) => words::who(who),
+            Some((_, true)) => self.called.clone(),
             _ => {
                 let more = if self.programs.len() > 2 { ", .." } else { "" };
                 let names: Vec<&str> = self.programs.iter().take(2).map(String::as_str).collect();
@@ -174,8 +181,9 @@ fn line(
         let label = labels.index(does, link.class.word());
         let mut piece = piece(gathered, raw, label, *count, waker);
         if !people.is_main(&link.who) {
-            piece.6 =
-                labels.index(words::who(&model.threads.present(&link.who)), &link.who.comm) as i32;
+            piece.6 = labels
+                .index(model.threads.who(&model.threads.present(&link.who)), &link.who.comm)
+                as i32;
         }
         let why = above.as_ref().and_then(|above| relation(model, above.class, &above.object));
         if let Some(why) = why {

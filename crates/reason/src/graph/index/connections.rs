@@ -86,7 +86,8 @@ impl<'a> Connections<'a> {
             Some(ObjectRef::Inet(socket)) => {
                 self.waited_on.entry(socket.ino).or_default().push(wait);
                 if socket.remote.port() != 0 {
-                    self.waited_pairs.entry(near_key(socket)).or_default().push(wait);
+                    let key = near_key(self.model.called.connected(socket));
+                    self.waited_pairs.entry(key).or_default().push(wait);
                 }
             }
             Some(ObjectRef::Unix { ino, .. } | ObjectRef::Pipe { ino }) => {
@@ -179,6 +180,7 @@ impl<'a> Connections<'a> {
 
     /// What finds the other end of a connection.
     fn far_key(&self, socket: &InetRef) -> PairKey {
+        let socket = self.model.called.connected(socket);
         let translations = &self.model.called.translations;
         let netns = translations.far_end(socket).and_then(|it| it.netns).unwrap_or(socket.netns);
         pair_key(translations.other_end(socket), socket, netns)
@@ -256,6 +258,7 @@ impl<'a> Connections<'a> {
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.
     pub fn is_accepted(&self, socket: &InetRef) -> bool {
+        let socket = self.model.called.connected(socket);
         let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
         let listens =
             |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
@@ -452,6 +455,26 @@ mod tests {
             facts.push(Fact { at_ns: 0, body: Body::Translation(of) });
         }
         explain([host(), facts].concat()).answer.ends[0].end
+    }
+
+    #[test]
+    fn of_a_socket_seen_after_its_end_the_other_end_is_who_had_it_and_no_listener() {
+        let inet = |ino, local, remote, state| inet((ino, 1), "tcp", (local, remote), state);
+        // inet_put_port takes its own port away.
+        let closed = inet(100, "127.0.0.1:0", "127.0.0.1:80", 7);
+        let (syscall, object) = ("recvfrom".to_string(), Some(closed));
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let ends = vec![
+            of_process(10, "client"),
+            at_place(10, "client", place),
+            endpoint(10, "client", inet(100, "127.0.0.1:40000", "127.0.0.1:80", 1)),
+            endpoint(20, "child", inet(200, "127.0.0.1:80", "127.0.0.1:40000", 1)),
+            endpoint(21, "parent", inet(201, "127.0.0.1:80", "0.0.0.0:0", 10)),
+            blocked(20, "child", WaitState::Sleep, "nanosleep"),
+            blocked(21, "parent", WaitState::Sleep, "nanosleep"),
+        ];
+        let who = explain([host(), ends].concat()).answer.ends[0].who.clone();
+        assert_eq!(who.and_then(|who| who.pid), Some(20));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! follows the interrupt).
 
 use super::cpu_waits::{Bound, by_mask, claims, gathered, on_path};
+use super::interrupt_rate::{self, PACKETS_MAX, RATE_MIN, WAIT_US};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::interrupts::{self, Interrupts, busiest_receiver};
@@ -70,9 +71,10 @@ pub(crate) static RULE: Rule = Rule {
         "spread the packets over more CPUs: more queues of the card (ethtool -L), RPS where it has one",
         "move the threads to CPUs that handle no interrupts",
         "fewer packets: larger ones, or stop who sends them for nothing",
+        "fewer interrupts: let the adapter wait for more packets (ethtool -C)",
     ],
-    stories: &["S1.6", "S1.7"],
-    thresholds: &[&TAKEN_MIN, &LOST_PER_SECOND_MIN],
+    stories: &["S1.6", "S1.7", "S2.5"],
+    thresholds: &[&TAKEN_MIN, &LOST_PER_SECOND_MIN, &RATE_MIN, &PACKETS_MAX, &WAIT_US],
     finds: Finds::Look(find),
 };
 
@@ -259,7 +261,7 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
             "IFLA_STATS64",
         ));
     }
-    Wording {
+    let mut wording = Wording {
         title: format!(
             "{} loses {} of CPU {list} to {what}",
             loss.victim,
@@ -268,7 +270,11 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
         text,
         evidence,
         remedy: remedies(measures, taken, by.map(|(link, _)| link.name.as_str())),
+    };
+    if let Some((link, _)) = by {
+        interrupt_rate::add(measures, link, cpu, &mut wording);
     }
+    wording
 }
 
 /// Away from these CPUs, if there are others with less of it; and spreading the packets.
@@ -313,7 +319,17 @@ mod tests {
     }
 
     /// The same of soft and of hard interrupts.
-    fn found_of([softirq_share, irq_share]: [f64; 2], run: f64) -> Vec<Finding> {
+    fn found_of(shares: [f64; 2], run: f64) -> Vec<Finding> {
+        found_at(shares, run, 0, Coalescing::default())
+    }
+
+    /// The same with so many interrupts of eth0, on CPU 1, and its setting.
+    fn found_at(
+        [softirq_share, irq_share]: [f64; 2],
+        run: f64,
+        interrupts: u64,
+        coalescing: Coalescing,
+    ) -> Vec<Finding> {
         let mut facts = host();
         let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
         let rest = 1.0 - softirq_share - irq_share;
@@ -331,9 +347,11 @@ mod tests {
                 let counts = [("NET_RX", part * 2e-4), ("TIMER", part * 2.5e-7)];
                 let counts =
                     counts.map(|(kind, count)| (kind.to_string(), count as u64 * u64::from(cpu)));
+                let of_adapter = if (cpu, at_ns) == (1, LOOK_NS) { 9 + interrupts } else { 9 };
                 let sample = SoftirqSample {
                     cpu,
                     counts: counts.into_iter().collect(),
+                    adapters: [("eth0".to_string(), of_adapter)].into(),
                     ..SoftirqSample::default()
                 };
                 put(at_ns, Body::SoftirqSample(sample));
@@ -344,6 +362,13 @@ mod tests {
             let link = Link { index: 3, name: "eth0".into(), counters, ..Link::default() };
             put(at_ns, Body::Link(link));
         }
+        let settings = LinkSettings {
+            index: 3,
+            interface: "eth0".into(),
+            coalescing: Some(coalescing),
+            ..LinkSettings::default()
+        };
+        put(LOOK_NS, Body::LinkSettings(settings));
         facts.push(time(10, "encoder", run, 0.0));
         let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
         facts.push(identity(Thread { thread, cpus_allowed: vec![1], ..Thread::default() }));
@@ -385,5 +410,36 @@ mod tests {
     #[test]
     fn who_hardly_runs_loses_nothing_by_interrupts() {
         assert_eq!(found(0.6, 0.2), []);
+    }
+
+    /// Of an adapter with a million packets: what is said of so many interrupts, and the first command.
+    fn said_of(interrupts: u64, rx_us: u32, adaptive: bool) -> (bool, String) {
+        let rx_us = Some(rx_us);
+        let coalescing = Coalescing { rx_us, adaptive_rx: Some(adaptive), ..Coalescing::default() };
+        let found = found_at([0.6, 0.0], 4.9, interrupts, coalescing).remove(0);
+        (found.text.contains("interrupts CPU 1"), found.remedy[0].command.clone())
+    }
+
+    #[test]
+    fn an_adapter_that_interrupts_for_each_packet_is_to_wait_for_more_and_back() {
+        let coalescing = Coalescing { rx_us: Some(3), ..Coalescing::default() };
+        let found = found_at([0.6, 0.0], 4.9, 800_000, coalescing).remove(0);
+        let said = "eth0 interrupts CPU 1 160,000 times a second, with 1.2 packets each.";
+        assert!(found.text.ends_with(said), "{}", found.text);
+        assert_eq!(found.remedy[0].command, "ethtool -C eth0 rx-usecs 125");
+        assert_eq!(found.remedy[0].undo, "ethtool -C eth0 rx-usecs 3");
+        assert!(found.evidence.iter().any(|it| it.unit == "us" && it.value == 3.0));
+    }
+
+    #[test]
+    fn an_adapter_of_many_packets_an_interrupt_or_few_interrupts_is_left_as_it_is() {
+        assert_eq!(said_of(100_000, 3, false), (false, "taskset -a -c -p 0 10".into()));
+        assert_eq!(said_of(40_000, 3, false), (false, "taskset -a -c -p 0 10".into()));
+    }
+
+    #[test]
+    fn an_adapter_that_waits_already_or_adapts_by_itself_is_not_set() {
+        assert_eq!(said_of(800_000, 125, false), (true, "taskset -a -c -p 0 10".into()));
+        assert_eq!(said_of(800_000, 3, true), (true, "taskset -a -c -p 0 10".into()));
     }
 }

@@ -123,7 +123,9 @@ impl<'m> Disturbed<'m> {
                 && cpus.iter().any(may_use)
                 && identity.is_some_and(|known| known.cpus_allowed.iter().all(is_isolated))
         });
-        let neighbour = others.max_by_key(|time| time.run_ns).map(|time| words::who(&time.thread));
+        let neighbour = others
+            .max_by_key(|time| time.run_ns)
+            .map(|time| measures.model.threads.who(&time.thread));
         let is_tickless = cpus.iter().all(|cpu| model.look.host.tickless_cpus.contains(cpu));
         is_disturbed.then_some(Self { of, cpus, ticks, kernel, neighbour, is_tickless })
     }

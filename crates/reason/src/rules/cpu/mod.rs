@@ -8,6 +8,7 @@ mod cpu_waits;
 mod crowd;
 pub(crate) mod crowded;
 pub(crate) mod frequency;
+mod interrupt_rate;
 pub(crate) mod interrupts;
 pub(crate) mod kernel_work_on_isolated;
 pub(crate) mod quota;

@@ -92,7 +92,7 @@ fn explain(
     daemon: Option<&ThreadRef>,
     loss: &Loss<'_>,
 ) -> Wording {
-    let by = daemon.map_or_else(|| "its daemon".to_string(), words::who);
+    let by = daemon.map_or_else(|| "its daemon".to_string(), |it| measures.model.threads.who(it));
     let mount = measures.model.name_of(&end.object).name;
     let doing = match holder_doing::mostly(measures, end) {
         Some(WaitClass::Stopped) => "is stopped",

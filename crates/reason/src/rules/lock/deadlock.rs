@@ -234,7 +234,8 @@ fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
         ),
     };
     let evidence = stuck.locks.iter().flat_map(|w| {
-        let fact = format!("{} waits for {}", words::who(&w.thread), model.name_of(&w.object).name);
+        let fact =
+            format!("{} waits for {}", model.threads.who(&w.thread), model.name_of(&w.object).name);
         wait_words::longest_evidence(&one(w), &fact)
     });
     Wording {
@@ -268,10 +269,10 @@ fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss
     let model = measures.model;
     let one = |w: &WaitSpan| LongestWait::of(model, [w]);
     let youngest = circle.iter().map(|w| one(w)).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    let names: Vec<String> = circle.iter().map(|w| words::who(&w.thread)).collect();
+    let names: Vec<String> = circle.iter().map(|w| measures.model.threads.who(&w.thread)).collect();
     let evidence = circle.iter().flat_map(|w| {
         let on = model.name_of(&w.object);
-        let fact = format!("{} waits for {} {}", words::who(&w.thread), on.kind, on.name);
+        let fact = format!("{} waits for {} {}", model.threads.who(&w.thread), on.kind, on.name);
         let mut evidence = wait_words::longest_evidence(&one(w), &fact);
         evidence[0].source = "task iterator, lock owners".into();
         evidence

@@ -142,7 +142,7 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
     let pid = end.links[end.named].who.pid;
     let (who, met) = match had {
         Some(had) => {
-            let (who, place) = (words::who(&had.who), had.place());
+            let (who, place) = (measures.model.threads.who(&had.who), had.place());
             let met = format!(
                 "{who} had it {} of {} times that somebody was seen with it{}.",
                 had.times,
@@ -152,7 +152,10 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
             (format!("{who}{place}"), met)
         }
         None => match wait_words::holder(measures, end) {
-            Some(by) => (words::who(&by), format!("{} let go of it most often.", words::who(&by))),
+            Some(by) => (
+                measures.model.threads.who(&by),
+                format!("{} let go of it most often.", measures.model.threads.who(&by)),
+            ),
             None => ("another of its threads".into(), "Which thread has it is not known.".into()),
         },
     };

@@ -33,8 +33,8 @@ pub(super) fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRe
         end.holders.keys().filter(|pid| **pid != main.pid && !end.victims.contains_key(pid));
     let same = others.filter(|pid| measures.model.threads.process_name(**pid) == main.comm).count();
     match same {
-        0 => words::who(main),
-        more => format!("{} and {more} more", words::who(main)),
+        0 => measures.model.threads.who(main),
+        more => format!("{} and {more} more", measures.model.threads.who(main)),
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod monitor;
 pub(crate) mod polled;
 pub(crate) mod replica;
 pub(crate) mod row;
+mod session;
 mod stuck;
 
 /// The rules of this area; the first that matches claims an end.

@@ -94,6 +94,7 @@ fn within(function: Option<&str>) -> String {
 
 fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) -> Wording {
     let link = &end.links[end.named];
+    // The process is named in the title.
     let (who, pid) = (words::who(&link.who), link.who.pid);
     let program = measures.model.threads.process_name(pid);
     let what = if kind == LockKind::Park { "a lock or a turn" } else { kind.phrase() };
@@ -111,7 +112,11 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
             let function = root.and_then(|root| {
                 user_stack::function_of(measures.model, &root.who, root.since_ns, root.end_ns)
             });
-            format!("{} has it, and {does} meanwhile{}.", words::who(by), within(function))
+            format!(
+                "{} has it, and {does} meanwhile{}.",
+                measures.model.threads.who(by),
+                within(function)
+            )
         }
         None => format!(
             "Which thread of {program} has it is not known from outside; its own list of threads says it (\"locked\" and \
@@ -126,7 +131,10 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
     evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it is shown"));
     Wording {
         title: match &by {
-            Some(by) => format!("{program} {pid} waits for {what} that {} has", words::who(by)),
+            Some(by) => format!(
+                "{program} {pid} waits for {what} that {} has",
+                measures.model.threads.who(by)
+            ),
             None => format!("{program} {pid} waits for {what} of its own"),
         },
         text: format!(
@@ -300,7 +308,7 @@ mod tests {
         let report = explain(looked_at(facts));
         let finding = &report.findings[0];
         assert_eq!(finding.code, "lock.monitor");
-        let said = "pool-1-thread-22 20/22 has it, and sleeps meanwhile";
+        let said = "java 20/22 (thread pool-1-thread-22) has it, and sleeps meanwhile";
         assert!(finding.text.contains(said), "{}", finding.text);
     }
 

@@ -22,11 +22,11 @@ use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::lock::replica;
+use crate::rules::lock::session::is_session;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
 use crate::rules::{holder_doing, wait_words};
-use std::sync::Arc;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -48,6 +48,10 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new(
             "the thread that waits serves nobody: it waits for work of its own process",
             "a_background_thread_waits_for_work",
+        ),
+        Refutation::new(
+            "the thread that waits has no end of its client's connection: it listens for those that have",
+            "who_only_listens_for_a_session_waits_for_no_row",
         ),
         Refutation::new(
             "nobody else was seen",
@@ -94,18 +98,6 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 /// The session that holds it: the link after the one that names the end, if it waits for its client's next question.
 fn session(end: &End) -> Option<&ChainLink> {
     end.links.get(end.named + 1).map(|next| &**next).filter(|next| next.question_of.is_some())
-}
-
-/// Whether the thread that waits serves a client too: somebody waits for it, it is another process than the holder, or it was
-/// seen to wait for a client's question. A server's own background threads wait for work of the main thread.
-fn is_session(measures: &Measures<'_>, end: &End) -> bool {
-    let waiter = &end.links[end.named].who;
-    let is_other = |link: Option<&Arc<ChainLink>>| link.is_some_and(|it| it.who.pid != waiter.pid);
-    let graph = &measures.graph;
-    let asked = || graph.waits_of(waiter).iter().any(|wait| graph.question_of(wait).is_some());
-    is_other(end.named.checked_sub(1).and_then(|at| end.links.get(at)))
-        || is_other(end.links.get(end.named + 1))
-        || asked()
 }
 
 /// Who is behind the holding session: its client, if it is on this host.
@@ -199,7 +191,7 @@ fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
     let does = holder_doing::meanwhile(measures, end).does;
     let root = end.links.last().map(|root| &root.who).filter(|who| who.tid != by.tid);
     let does = match root {
-        Some(root) => format!("waits for {}, which {does}", words::who(root)),
+        Some(root) => format!("waits for {}, which {does}", measures.model.threads.who(root)),
         None => {
             let place = stands_in(model, by, (model.look.begin_ns, model.look.end_ns));
             format!("{does}{}", place.map_or_else(String::new, |place| format!(", in {place}")))
@@ -211,7 +203,7 @@ fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
 /// What can be done at whoever has it: its client, or the process of the session. A session that is a thread has none of its own to end.
 fn let_go(model: &Model, end: &End, by: &ThreadRef, client: Option<ThreadRef>) -> Option<Remedy> {
     let ended = client.unwrap_or_else(|| by.clone());
-    let who = words::who(&ended);
+    let who = model.threads.who(&ended);
     let has_process = ended.pid != end.links[end.named].who.pid;
     let text = match (session(end).is_some(), has_process) {
         (true, true) => format!(
@@ -237,12 +229,15 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let program = measures.model.threads.process_name(server);
-    let who = words::who(by);
+    let who = measures.model.threads.who(by);
     let longest = wait_words::longest(measures, end);
     let client = client(measures, end);
     let held = match client.as_ref().filter(|client| client.pid != by.pid) {
         Some(client) => {
-            format!("holds it, and waits for the next word of its client {}", words::who(client))
+            format!(
+                "holds it, and waits for the next word of its client {}",
+                measures.model.threads.who(client)
+            )
         }
         None if session(end).is_some() => {
             "holds it, and the server waits for the next word of that client".to_string()
@@ -385,6 +380,14 @@ mod tests {
     #[test]
     fn who_hands_on_work_holds_no_row() {
         assert_eq!(found(Some(30), |_| waits(30, "db", "nanosleep", None, None)), []);
+    }
+
+    #[test]
+    fn who_only_listens_for_a_session_waits_for_no_row() {
+        let mut facts = facts(Some(30), waits_for_its_client);
+        facts.retain(|fact| !matches!(&fact.body, Body::Endpoint(end) if end.process.pid == 20));
+        let found = explain(facts).findings;
+        assert!(found.iter().all(|finding| finding.code != "lock.row"), "{found:?}");
     }
 
     #[test]

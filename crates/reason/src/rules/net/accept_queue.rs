@@ -22,6 +22,7 @@ use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, 
 use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
@@ -117,11 +118,18 @@ fn led_on(ends: &[End], listener: Listener<'_>, clients: &[&WaitSpan]) -> f64 {
     ends.iter().filter(is_beyond).map(|end| end.seconds).sum()
 }
 
-/// What the server's threads do as the look ends.
+/// What the server's threads do as the look ends. Its first thread is believed before the others: one that was seen and
+/// stands nowhere runs, whatever its helpers wait for.
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
     let mut doing = ("is at work", WaitClass::Running);
+    let main = wait_words::main_thread(measures, process.pid);
+    let stands =
+        |thread: &ThreadRef| measures.graph.waits_of(thread).last().filter(|wait| wait.standing);
+    if measures.graph.is_seen(&main) && stands(&main).is_none() {
+        return doing;
+    }
     for thread in measures.graph.threads_of(&[process.pid]) {
-        let Some(wait) = measures.graph.waits_of(&thread).last().filter(|w| w.standing) else {
+        let Some(wait) = stands(&thread) else {
             continue;
         };
         let does = match wait.class {

@@ -256,3 +256,17 @@ fn who_asks_about_a_master_hears_of_the_clients_that_nobody_accepts() {
     assert_eq!(asked(20), ["net.accept_queue"]);
     assert!(asked(30).is_empty(), "somebody else");
 }
+
+#[test]
+fn a_server_whose_first_thread_runs_is_at_work_whatever_its_helpers_wait_for() {
+    let mut facts = listener(5, 12);
+    facts.push(wait(10, "client", "connect", client(2), 0, 48));
+    // The first thread was seen to rest once, and runs since.
+    facts.push(wait(20, "server", "read", client(1), 0, 1));
+    let helper = ThreadRef { tid: 21, ..thread(20, "server") };
+    let place = Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
+    let rests = Blocked { thread: helper, place, ..Blocked::default() };
+    facts.push(fact(Body::Blocked(rests)));
+    let text = findings(facts).remove(0).text;
+    assert!(text.contains("is at work"), "{text}");
+}

@@ -6,10 +6,11 @@
 //!
 //! Edit together: measure/link_path.rs, readers/next_hops.rs of the probe.
 
-use crate::facts::{Link, NextHop};
+use crate::facts::{AddressHere, Link, NextHop};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::link_path::{Blocked, blocked};
+use crate::measure::link_path::{Blocked, LinkKey, blocked, passes};
+use crate::model::net::Net;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{NOTICED, is_noticed, of_namespace};
@@ -83,8 +84,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         }
         let here = net.drop_causes.addresses_here.get(&(hop.netns, neighbour));
         let Some(here) = here else { continue };
-        let far = (here.far_netns, here.far_index);
-        if let Some((blocked, way)) = blocked(net, (hop.netns, hop.index), far) {
+        if let Some((far, blocked, way)) = unreached(net, hop, here) {
             let far = net.links.iter().rev().find(|link| (link.netns, link.index) == far);
             let ends = vec![at];
             all.insert(
@@ -94,6 +94,27 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         }
     }
     all.into_values().filter_map(|it| matched(measures, ends, it)).collect()
+}
+
+/// An interface that is not reached, by namespace and index, with what stops frames on which way to it.
+type Stopped<'m> = (LinkKey, Blocked<'m>, Vec<&'m Link>);
+
+/// Of the interfaces that have the address of a next hop, the one that is meant and is not reached: the only one to which a way of links is
+/// known, else the only one at all.
+fn unreached<'m>(net: &'m Net, hop: &NextHop, here: &[AddressHere]) -> Option<Stopped<'m>> {
+    let from = (hop.netns, hop.index);
+    let all: Vec<LinkKey> = here.iter().map(|it| (it.far_netns, it.far_index)).collect();
+    if all.iter().any(|far| passes(net, from, *far)) {
+        return None;
+    }
+    let stopped = all.iter().filter_map(|far| {
+        let (blocked, way) = blocked(net, from, *far)?;
+        Some((*far, blocked, way))
+    });
+    let (joined, apart): (Vec<Stopped<'m>>, Vec<Stopped<'m>>) =
+        stopped.partition(|(.., way)| !way.is_empty());
+    let mut meant = if joined.is_empty() { apart } else { joined };
+    meant.pop().filter(|_| meant.is_empty())
 }
 
 fn matched<'m>(
@@ -317,6 +338,16 @@ mod tests {
     #[test]
     fn where_all_links_pass_the_neighbour_is_silent() {
         assert_eq!(codes(asks(3, true)), ["net.neighbour_failed"]);
+    }
+
+    #[test]
+    fn where_another_namespace_has_the_address_too_the_one_that_the_links_lead_to_counts() {
+        let address = "10.0.0.2".parse().expect("an address");
+        let other =
+            AddressHere { netns: 1, address, far_netns: 4, far_index: 4, hardware: Vec::new() };
+        let mut facts = asks(1, true);
+        facts.push(fact(Body::AddressHere(other)));
+        assert_eq!(findings(facts)[0].culprit.name, "port far");
     }
 
     #[test]

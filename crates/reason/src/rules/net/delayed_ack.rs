@@ -158,7 +158,7 @@ fn far_netns(measures: &Measures<'_>, socket: &InetRef) -> Option<u32> {
 }
 
 fn wording(measures: &Measures<'_>, end: &End, peer: SocketAddr, held: &Held) -> Wording {
-    let by = words::who(&writer(measures, end));
+    let by = measures.model.threads.who(&writer(measures, end));
     let netns = socket_of(measures, end).map_or(0, |socket| socket.netns);
     let ss = command_in(measures.model, netns, "ss");
     let mut evidence = vec![

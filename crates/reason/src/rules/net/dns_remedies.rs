@@ -100,7 +100,7 @@ pub(super) fn remedies(
                 "{} asks with a resolver of its own (it waits in recv, where the C library's waits in poll), which most \
                  likely reads neither resolv.conf nor hosts: name another server or a shorter timeout where it is \
                  configured",
-                words::who(asker.thread)
+                measures.model.threads.who(asker.thread)
             ),
             ..Remedy::default()
         });
@@ -123,7 +123,7 @@ fn elsewhere_configured(
     asker: &Asker<'_>,
     server: Option<SocketAddr>,
 ) -> Remedy {
-    let resolver = words::who(asker.thread);
+    let resolver = measures.model.threads.who(asker.thread);
     let text = match answers_instead(measures, asker.thread, server) {
         Some((other, mean)) => format!(
             "let {resolver} ask {other} first, where its own servers are configured: it answers the same program in {} on \
@@ -143,7 +143,9 @@ fn in_its_files(
     server: Option<SocketAddr>,
     asker: &ThreadRef,
 ) -> Vec<Remedy> {
-    let seen = file_of(measures.model, asker, "/etc/resolv.conf");
+    let Some(seen) = file_of(measures.model, asker, "/etc/resolv.conf") else {
+        return vec![without_its_files(measures, asker)];
+    };
     let file = words::shell(&seen.path);
     let line = |line: &str| {
         Action {
@@ -170,33 +172,44 @@ fn in_its_files(
         });
     }
     let in_hosts = |text: String, entry: String| {
-        let seen = file_of(measures.model, asker, "/etc/hosts");
+        let seen = file_of(measures.model, asker, "/etc/hosts")?;
         let hosts = words::shell(&seen.path);
         let mut action = line(&entry);
         action.target.path = Some(seen.path);
-        Remedy {
+        Some(Remedy {
             text,
             command: format!("echo '{entry}' >> {hosts}"),
             undo: format!("printf '%s\\n' \"$(sed '${{/^{entry}$/d}}' {hosts})\" > {hosts}"),
             action: Some(action),
-        }
+        })
     };
     let asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
     if let [name] = Vec::from_iter(asked)[..]
         && let Some(address) = asked_address(name)
     {
         let text = format!("give {address} a name of its own where no server is asked");
-        ways.push(in_hosts(text, format!("{address} host-{address}")));
+        ways.extend(in_hosts(text, format!("{address} host-{address}")));
     }
     if let Some(name) = own_name(&measures.model.look.host.hostname, answers, end) {
         let text = "it is this host's own name: let it be known where no server is asked".into();
-        ways.insert(0, in_hosts(text, format!("{OWN_ADDRESS} {name}")));
+        if let Some(way) = in_hosts(text, format!("{OWN_ADDRESS} {name}")) {
+            ways.insert(0, way);
+        }
     }
     let waits_long = end.longest_seconds >= LEAST_TIMEOUT.value && !answers.unanswered.is_empty();
     if waits_long || asks_again(answers) {
         ways.push(give_up_soon(&file, line("options timeout:1 attempts:1")));
     }
     ways
+}
+
+/// Who asked is gone, and nobody is left who is known to see the same files: in words, since a command would change another's.
+fn without_its_files(measures: &Measures<'_>, asker: &ThreadRef) -> Remedy {
+    Remedy::to(format!(
+        "name another server, or a shorter wait (options timeout:1 attempts:1), in the resolv.conf that {} read: it has ended, and \
+         whether anybody left sees the same file is not known (of a named network namespace it may be /etc/netns/NAME/resolv.conf)",
+        measures.model.threads.who(asker)
+    ))
 }
 
 /// A shorter wait.
@@ -359,6 +372,49 @@ mod tests {
                 }
             );
         }
+    }
+
+    /// The commands that change a file of client 10, which has ended: it was in network namespace 5, as another process is in `netns`, both in
+    /// one group of a runtime.
+    fn changes_for_the_gone(runtime: &str, netns_name: &str, netns: u32) -> Vec<String> {
+        use crate::rules::scenes::{fact, thread};
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.id = 1;
+            }
+        }
+        let path = "/shop".to_string();
+        let lives = |pid: u32, netns: u32| {
+            let cgroups = vec![Membership { controllers: Vec::new(), path: path.clone() }];
+            let thread = thread(pid, "client");
+            fact(Body::Thread(Thread { thread, netns, cgroups, ..Thread::default() }))
+        };
+        let (name, cgroups) = ("shop".to_string(), vec![path.clone()]);
+        let runtime = runtime.to_string();
+        let end = Exit { thread: thread(10, "client"), last: true, code: Some(0) };
+        facts.extend([
+            lives(10, 5),
+            lives(77, netns),
+            fact(Body::Container(Container { name, runtime, cgroups, ..Container::default() })),
+            fact(Body::Link(Link { netns: 5, netns_name: netns_name.into(), ..Link::default() })),
+            fact(Body::Exit(end)),
+        ]);
+        let mut commands = commands(facts);
+        commands.retain(|command| command.contains("resolv.conf"));
+        commands
+    }
+
+    #[test]
+    fn the_file_of_a_process_that_is_gone_is_changed_only_through_who_sees_the_same() {
+        let through_77 = changes_for_the_gone("docker", "", 5);
+        assert_eq!(through_77.len(), 1);
+        assert!(through_77[0].contains("/proc/77/"), "{through_77:?}");
+        let none: [&str; 0] = [];
+        assert_eq!(changes_for_the_gone("docker", "", 6), none, "another network namespace");
+        assert_eq!(changes_for_the_gone("cgroup", "shop", 5), none, "ip netns exec");
+        let of_the_host = changes_for_the_gone("cgroup", "", 6);
+        assert!(of_the_host[0].ends_with(">> /etc/resolv.conf"), "{of_the_host:?}");
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn wording(
     let asker = Asker::of(measures, end);
     let through = match asker.thread.pid == end.first_victim().pid {
         true => String::new(),
-        false => format!(" through {}", words::who(asker.thread)),
+        false => format!(" through {}", measures.model.threads.who(asker.thread)),
     };
     let silent = answers.unanswered.len();
     let how = match (silent, answers.seconds.len()) {
@@ -156,7 +156,7 @@ fn text(measures: &Measures<'_>, end: &End, answers: &Answers<'_>, asker: &Asker
         words::seconds(end.longest_seconds),
     );
     if asker.forwards {
-        let resolver = words::who(asker.thread);
+        let resolver = measures.model.threads.who(asker.thread);
         text += &format!(" {resolver} is asked on this host, and waits for that server itself.");
     }
     if !answers.unanswered.is_empty() {

@@ -25,7 +25,7 @@ use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// From a packet that was rejected to the error of its call.
@@ -36,6 +36,9 @@ static HEARD_AFTER: Threshold = Threshold::new(
     "TCP_TIMEOUT_INIT (include/net/tcp.h), tcp_v4_err",
 );
 
+/// include/uapi/asm-generic/errno-base.h
+const EPERM: i32 = 1;
+
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "net.filter_reject",
@@ -45,9 +48,9 @@ pub(crate) static RULE: Rule = Rule {
              pass tries again for as long as the rule stands. The server is asked for nothing.",
     needs: &[
         "calls for one address were refused again and again, or a program that was run again and again failed each time, with sleeps in between",
-        "the packet filter of a network namespace of this host dropped packets to that address meanwhile: of a program's runs, in each of them and at no \
-         other time",
-        "one rule there that rejects fits them, and has counted some if it counts",
+        "the packet filter of a network namespace of this host dropped packets to that address meanwhile: of a program's runs, in each that began within \
+         the look and at no other time",
+        "one rule there that rejects fits them, or where datagrams leave one that drops, and has counted some if it counts",
     ],
     refuted_by: &[
         Refutation::new(
@@ -89,6 +92,15 @@ enum By<'m> {
     Calls(Tries<'m>),
     /// Runs of a program that failed, so many.
     Runs(&'m str, usize),
+}
+
+impl By<'_> {
+    /// A datagram that the filter drops on its way out is refused to its sender with EPERM (nf_hook_slow, net/netfilter/core.c), whether the rule
+    /// answers or not. TCP sends again without a word.
+    fn is_refused_as_it_leaves(&self) -> bool {
+        let Self::Calls(tries) = self else { return false };
+        tries.last.errno == EPERM && tries.last.syscall != "connect"
+    }
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
@@ -148,16 +160,11 @@ fn of_runs<'m>(measures: &'m Measures<'m>, end: &End, program: &'m str) -> Optio
         return None;
     }
     let own = namespace(measures, end, None);
-    let ends = measures.model.threads.exits.iter();
-    let of_it = ends.filter(|(_, exit)| {
-        let thread = &exit.thread;
-        thread.tid == thread.pid && thread.comm == program && exit.code.is_some_and(|it| it != 0)
-    });
-    let runs: Vec<(Ns, Ns)> = of_it.map(|(at_ns, exit)| (exit.thread.start_ns, *at_ns)).collect();
-    let last_ns = runs.iter().map(|run| run.1).max()?;
+    let runs = runs(measures, end, program);
+    let last_ns = runs.iter().filter_map(|run| run.failed_ns).max()?;
     let mut by_address: BTreeMap<SocketAddr, Vec<Dropped<'m>>> = BTreeMap::new();
     for kind in of_reason(measures.model, REASON) {
-        // The run that has not ended yet is not known to fail.
+        // What came after the last failure is of a run that is not known to fail.
         for flow in kind.flows.iter().filter(|flow| flow.first_ns <= last_ns) {
             let dropped = Dropped { kind, flow, is_outgoing: true };
             if may_be_of(measures, &dropped, own) {
@@ -165,14 +172,50 @@ fn of_runs<'m>(measures: &'m Measures<'m>, end: &End, program: &'m str) -> Optio
             }
         }
     }
-    let is_within =
-        |it: &Dropped<'_>, run: &(Ns, Ns)| it.flow.first_ns >= run.0 && it.flow.last_ns <= run.1;
+    let is_within = |it: &Dropped<'_>, run: &Run| {
+        it.flow.first_ns >= run.begin_ns && it.flow.last_ns <= run.failed_ns.unwrap_or(Ns::MAX)
+    };
+    // Of a run that is older than the look the packet may be older too.
+    let begin_ns = measures.model.look.begin_ns;
+    let whole: Vec<&Run> =
+        runs.iter().filter(|run| run.failed_ns.is_some() && run.begin_ns >= begin_ns).collect();
     let explains = |all: &[Dropped<'_>]| {
-        runs.iter().all(|run| all.iter().any(|it| is_within(it, run)))
+        whole.iter().all(|run| all.iter().any(|it| is_within(it, run)))
             && all.iter().all(|it| runs.iter().any(|run| is_within(it, run)))
     };
-    let all = by_address.into_values().find(|all| runs.len() > 1 && explains(all))?;
-    rejected(measures, own, &all, By::Runs(program, runs.len()))
+    let all = by_address.into_values().find(|all| whole.len() > 1 && explains(all))?;
+    rejected(measures, own, &all, By::Runs(program, whole.len()))
+}
+
+/// A run of a program: from when on, and when it failed; none of one that is still there.
+struct Run {
+    begin_ns: Ns,
+    failed_ns: Option<Ns>,
+}
+
+/// The runs of a program that those began who wait at an end, and not others of the same name.
+fn runs(measures: &Measures<'_>, end: &End, program: &str) -> Vec<Run> {
+    let threads = &measures.model.threads;
+    let waiters = end.victims.keys().copied().chain(end.links.iter().map(|link| link.who.pid));
+    let began: BTreeSet<u32> = waiters.flat_map(|pid| measures.ancestry.line(pid)).collect();
+    // A run that is older than the look has no fork in it.
+    let parent = |pid: u32| threads.by_id.get(&pid).map(|known| known.parent_pid);
+    let is_own = |pid: u32| {
+        let mut above = measures.ancestry.line(pid).skip(1);
+        above.any(|pid| began.contains(&pid)) || parent(pid).is_some_and(|pid| began.contains(&pid))
+    };
+    let is_it = |thread: &ThreadRef| {
+        thread.tid == thread.pid && thread.comm == program && is_own(thread.pid)
+    };
+    let ended = threads.exits.iter().filter(|(_, exit)| is_it(&exit.thread));
+    let failed = ended.filter(|(_, exit)| exit.code.is_some_and(|code| code != 0));
+    let failed =
+        failed.map(|(at_ns, exit)| Run { begin_ns: exit.thread.start_ns, failed_ns: Some(*at_ns) });
+    let has_ended = |pid: u32| threads.exits.iter().any(|(_, exit)| exit.thread.pid == pid);
+    let there = threads.by_id.values().map(|known| &known.thread);
+    let there = there.filter(|thread| is_it(thread) && !has_ended(thread.pid));
+    let there = there.map(|thread| Run { begin_ns: thread.start_ns, failed_ns: None });
+    failed.chain(there).collect()
 }
 
 /// Whether what was dropped may have been sent by somebody of a namespace: there, or on its way through another.
@@ -196,22 +239,28 @@ fn rejected<'m>(
     let first = *dropped.iter().max_by_key(|it| it.flow.packets)?;
     // To oneself a packet goes out and comes in by one namespace.
     let sides: &[bool] = if first.kind.netns == own { &[true, false] } else { &[false] };
-    let rule = sides.iter().find_map(|is_own| suspects(measures.model, &first, *is_own).rule)?;
+    let found = |is_own: &bool| Some((*is_own, suspects(measures.model, &first, *is_own).rule?));
+    let (is_own, rule) = sides.iter().find_map(found)?;
     // What a process of a namespace sends is not forwarded there.
     if first.kind.netns == own && rule.hook == "forward" {
         return None;
     }
     let packets = dropped.iter().map(|it| it.flow.packets).sum();
-    rule.rejects.then_some(Rejected { rule, address: first.flow.to, first, packets, by })
+    let refuses = rule.rejects || is_own && by.is_refused_as_it_leaves();
+    refuses.then_some(Rejected { rule, address: first.flow.to, first, packets, by })
 }
 
 fn explain(measures: &Measures<'_>, rejected: &Rejected<'_>, loss: &Loss<'_>) -> Wording {
     let Rejected { rule, address, packets, .. } = rejected;
     let victim = &loss.victim;
     let by = format!("the rule \"{}\" of {}", what(rule), place(rule));
+    let asked = match &*rejected.first.flow.protocol {
+        "tcp" => "waits for a connection",
+        _ => "tries again and again to send",
+    };
     let (title, passed, mut evidence) = match &rejected.by {
         By::Calls(tries) => (
-            format!("{victim} waits for a connection to {address}: {by}, refuses it"),
+            format!("{victim} {asked} to {address}: {by}, refuses it"),
             refusal_words::between(tries, loss.seconds, loss.wall_seconds),
             refusal_words::evidence(tries, loss.seconds),
         ),
@@ -246,10 +295,14 @@ fn explain(measures: &Measures<'_>, rejected: &Rejected<'_>, loss: &Loss<'_>) ->
         evidence.push(Evidence::new(fact, counted as f64, "1", "nfnetlink NFT_MSG_GETRULE"));
     }
     let netns = rejected.first.kind.netns;
+    let (how, said) = match rule.rejects {
+        true => ("rejected", "answers that nobody is to be reached there"),
+        false => ("dropped", "the kernel reports to the sender as EPERM"),
+    };
     Wording {
         title,
         text: format!(
-            "{passed} {} to {address} {} rejected by the packet filter{}, which answers that nobody is to be reached there.",
+            "{passed} {} to {address} {} {how} by the packet filter{}, which {said}.",
             words::count(*packets as usize, "packet", "packets"),
             if *packets == 1 { "was" } else { "were" },
             of_namespace(measures.model, netns),
@@ -346,6 +399,34 @@ mod tests {
         assert_eq!(codes(refused("10.0.0.7:80", filter, stood_still)), ["process.retry"]);
     }
 
+    /// The same with datagrams, each of which is refused with EPERM, and a rule that drops them.
+    fn datagrams(syscall: &str, rule: FilterRule) -> Vec<Fact> {
+        let rule = FilterRule { protocol: Some("udp".into()), rejects: false, ..rule };
+        let mut facts = refused("10.0.0.7:80", Some((1, "10.0.0.7:80")), rule);
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::Denied(denied) => (denied.errno, denied.syscall) = (EPERM, syscall.into()),
+                Body::PacketDrops(drops) => {
+                    drops.flows.iter_mut().for_each(|it| it.protocol = "udp".into());
+                }
+                _ => {}
+            }
+        }
+        facts
+    }
+
+    #[test]
+    fn a_datagram_that_is_dropped_as_it_leaves_is_refused_to_its_sender() {
+        let found = findings(datagrams("sendto", rule()));
+        assert_eq!(found[0].code, CODE);
+        let begin = "client tries again and again to send to 10.0.0.7:80: the rule ";
+        assert!(found[0].title.starts_with(begin), "{}", found[0].title);
+        assert!(found[0].text.ends_with("reports to the sender as EPERM."), "{}", found[0].text);
+        let comes_in = FilterRule { hook: "input".into(), ..rule() };
+        assert_ne!(codes(datagrams("sendto", comes_in)), [CODE], "its sender hears nothing");
+        assert_ne!(codes(datagrams("connect", rule())), [CODE]);
+    }
+
     #[test]
     fn what_is_forwarded_or_is_another_protocol_or_too_few_refuses_no_connection_of_a_process() {
         let filter = Some((1, "10.0.0.7:80"));
@@ -408,6 +489,56 @@ mod tests {
         let found = crate::answer::explain(runs(&[0, 1, 2])).findings;
         assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "tcp dport 80 reject"));
         assert!(found[0].title.contains("runs client again and again"), "{}", found[0].title);
+    }
+
+    /// How a run of a program of that name ended, that another began.
+    fn run_of_another(pid: u32, parent_pid: u32, begin_ns: Ns, end_ns: Option<Ns>) -> Vec<Fact> {
+        let thread = ThreadRef { start_ns: begin_ns, ..thread(pid, "client") };
+        let known = Thread { thread: thread.clone(), parent_pid, netns: 1, ..Thread::default() };
+        let mut facts = vec![fact(Body::Thread(known))];
+        facts.extend(end_ns.map(|at_ns| {
+            let exit = Exit { thread, last: true, code: Some(256) };
+            Fact { at_ns, body: Body::Exit(exit) }
+        }));
+        facts
+    }
+
+    #[test]
+    fn runs_of_others_that_have_the_same_name_say_nothing_of_its_own() {
+        let mut facts = runs(&[0, 1, 2]);
+        facts.extend(run_of_another(70, 60, SECOND * 7 / 2, Some(SECOND * 15 / 4)));
+        let found = crate::answer::explain(facts).findings;
+        assert_eq!(found[0].code, CODE);
+        let mut facts = runs(&[0, 1, 2]);
+        facts.extend(run_of_another(70, 10, SECOND * 7 / 2, Some(SECOND * 15 / 4)));
+        let found = crate::answer::explain(facts).findings;
+        assert_eq!(found[0].code, "process.retry", "it began this one too, which was not refused");
+    }
+
+    #[test]
+    fn a_run_that_is_older_than_the_look_or_still_there_takes_nothing_from_the_others() {
+        let mut facts = runs(&[0, 1, 2]);
+        let begin_ns = SECOND / 2;
+        for fact in &mut facts {
+            // The first run began before.
+            match &mut fact.body {
+                Body::WindowBegin(_) => fact.at_ns = begin_ns,
+                Body::Exit(exit) if exit.thread.pid == 21 => exit.thread.start_ns = begin_ns - 1,
+                Body::PacketDrops(drops) if drops.flows[0].from.port() == 40_000 => {
+                    drops.flows.clear();
+                }
+                _ => (),
+            }
+        }
+        facts.extend(run_of_another(71, 10, begin_ns, None));
+        let mut between = dropped(REASON, "tcp", "10.0.0.1:40009", "10.0.0.7:80", 1);
+        if let Body::PacketDrops(drops) = &mut between.body {
+            let at = SECOND * 3 / 2;
+            (drops.flows[0].first_ns, drops.flows[0].last_ns) = (at, at + 1);
+        }
+        facts.push(between);
+        let found = crate::answer::explain(facts).findings;
+        assert_eq!(found[0].code, CODE);
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub(crate) mod ring_full;
 pub(crate) mod scenes;
 pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
+pub(crate) mod small_datagrams;
 pub(crate) mod socket_full;
 pub(crate) mod socket_memory;
 mod standing_queue;
@@ -117,6 +118,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,
+    &small_datagrams::RULE,
     &class_ceiling::RULE,
     &line_rate::RULE,
     &local_queue::RULE,

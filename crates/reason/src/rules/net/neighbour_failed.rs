@@ -269,7 +269,9 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
             ..Remedy::default()
         });
     }
-    remedy.extend(silent.tunnel.map(|tunnel| of_tunnel(measures, tunnel, hop)));
+    // Behind a gateway that is silent nothing says that the tunnel's other end is gone.
+    let to_host = silent.tunnel.filter(|_| hop.gateway.is_none());
+    remedy.extend(to_host.map(|tunnel| of_tunnel(measures, tunnel, hop)));
     let carries = silent.tunnel.map_or_else(String::new, |tunnel| {
         format!(
             " Packets for {} go through the tunnel {} to {}.",
@@ -451,6 +453,26 @@ mod tests {
             );
             assert_eq!(found[0].remedy[1].command, "bridge fdb show dev vx0");
         }
+    }
+
+    #[test]
+    fn behind_a_tunnel_the_gateway_to_its_hosts_is_named_and_the_hosts_are_not_to_be_replaced() {
+        let gateway = Some("10.0.0.254".parse().expect("an address"));
+        let mut facts = through_tunnel(NUD_INCOMPLETE, [NUD_FAILED; 2]);
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::NextHop(hop) if hop.kind.is_empty() => hop.gateway = gateway,
+                _ => (),
+            }
+        }
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "10.0.0.254"));
+        assert_eq!(
+            found[0].title,
+            "curl waits for a connection to 192.0.2.1:80 through vx0 to 10.5.0.9: gateway 10.0.0.254 does not answer ARP on eth0"
+        );
+        let commands: Vec<&str> = found[0].remedy.iter().map(|way| &*way.command).collect();
+        assert_eq!(commands, ["ip neigh show 10.0.0.254 dev eth0", "ip route get 10.5.0.9"]);
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub(crate) static RULE: Rule = Rule {
             "an_address_of_another_link_is_another_host",
         ),
         Refutation::new(
+            "of several namespaces with the address, the one that is reached has it",
+            "of_two_namespaces_with_the_address_the_one_that_is_reached_counts",
+        ),
+        Refutation::new(
             "the entry is not permanent: it is asked anew",
             "an_entry_that_is_asked_anew_repairs_itself",
         ),
@@ -83,16 +87,20 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     all.into_values().filter_map(|wrong| matched(measures, ends, wrong)).collect()
 }
 
-/// The interface that has the address of a next hop, if a permanent entry says another hardware address of it.
+/// The interface that has the address of a next hop, if a permanent entry says another hardware address of it. Of several namespaces that
+/// have the address, what frames by that entry come to counts, and none of those may have the entry's.
 fn otherwise<'m>(measures: &'m Measures<'_>, hop: &NextHop) -> Option<&'m AddressHere> {
+    if !hop.is_permanent() || hop.hardware.is_empty() {
+        return None;
+    }
     let net = &measures.model.net;
-    let here = net.drop_causes.addresses_here.get(&(hop.netns, hop.neighbour()))?;
-    let is_wrong = hop.is_permanent()
-        && !hop.hardware.is_empty()
-        && !here.hardware.is_empty()
-        && !here.hardware.contains(&hop.hardware);
-    let (from, to) = ((hop.netns, hop.index), (here.far_netns, here.far_index));
-    (is_wrong && passes(net, from, to)).then_some(here)
+    let all = net.drop_causes.addresses_here.get(&(hop.netns, hop.neighbour()))?;
+    let from = (hop.netns, hop.index);
+    let reached: Vec<&AddressHere> =
+        all.iter().filter(|it| passes(net, from, (it.far_netns, it.far_index))).collect();
+    let is_other =
+        |it: &&AddressHere| !it.hardware.is_empty() && !it.hardware.contains(&hop.hardware);
+    reached.iter().all(is_other).then(|| reached.first().copied()).flatten()
 }
 
 /// That the entry by which an end's packets are sent is permanent, as a fact of whoever knows no more.
@@ -237,6 +245,29 @@ mod tests {
     fn an_address_of_another_link_is_another_host() {
         let found = codes(asks(PERMANENT, &["02:00:00:00:00:02"], false));
         assert_eq!(found, ["net.slow_peer"]);
+    }
+
+    #[test]
+    fn of_two_namespaces_with_the_address_the_one_that_is_reached_counts() {
+        let elsewhere = |hardware: &str| {
+            let address = "10.0.0.2".parse().expect("an address");
+            let hardware = vec![hardware.to_string()];
+            fact(Body::AddressHere(AddressHere {
+                netns: 1,
+                address,
+                far_netns: 3,
+                far_index: 4,
+                hardware,
+            }))
+        };
+        let with = |here: &str, other: &str| {
+            let mut facts = asks(PERMANENT, &[here], true);
+            facts.push(elsewhere(other));
+            codes(facts)
+        };
+        assert_eq!(with("02:00:00:00:00:02", "02:00:00:00:00:03"), [CODE]);
+        assert_eq!(with("02:00:00:00:00:02", SAYS), [CODE], "it is not reached");
+        assert_eq!(with(SAYS, "02:00:00:00:00:03"), ["net.slow_peer"]);
     }
 
     #[test]

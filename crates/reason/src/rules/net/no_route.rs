@@ -10,7 +10,6 @@ use crate::facts::*;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
@@ -61,7 +60,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let by = Culprit::setting(what(unrouted), String::new());
     let matched = Match::new(by, Proof::TwoWitnesses, move |loss| {
         let slept = refusal_words::between(&tries, loss.seconds, loss.wall_seconds);
-        let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
+        let (victim, by) = (&loss.victim, measures.model.threads.who(&tries.last.thread));
         Wording {
             title: format!("{victim} waits for a way to {address}: {}", clause(unrouted)),
             text: format!("{slept} {by} was the last to try. {}", said(measures, unrouted)),
@@ -208,6 +207,7 @@ mod tests {
     use crate::answer::explain;
     use crate::answer::report::Finding;
     use crate::facts::*;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     const SECOND: Ns = 1_000_000_000;
@@ -278,7 +278,12 @@ mod tests {
         facts.push(of_process(10, "client"));
         let identity = Thread { thread: thread(10, "client"), netns: 1, ..Thread::default() };
         facts.push(fact(Body::Thread(identity)));
-        let address = Some("10.9.9.9:53".parse().expect("an address"));
+        let remote = "10.9.9.9:161".parse().expect("an address");
+        let address = Some(remote);
+        // That its socket has an address by what it sends is no connection.
+        facts.push(endpoint(10, "client", inet("udp", 5, "0.0.0.0:40000", "0.0.0.0:0", 0)));
+        let protocol = "udp".into();
+        facts.push(fact(Body::SentTo(SentTo { pid: 10, protocol, local_port: 40_000, remote })));
         for at in 1..=3 {
             let refused = Denied { errno: 101, address, ..refusal(10, "client", "sendto") };
             facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused) });

@@ -87,7 +87,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn wording(measures: &Measures<'_>, used: &PortUse, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
     let (ports, remote) = (used.ports(), used.remote);
     let taken = used.open + used.time_wait;
-    let by = words::who(&tries.last.thread);
+    let by = measures.model.threads.who(&tries.last.thread);
     let stand = words::count(used.open as usize, "connection stands", "connections stand");
     let ended = match used.time_wait {
         0 => String::new(),

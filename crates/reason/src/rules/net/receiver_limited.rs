@@ -81,7 +81,8 @@ fn wording(
     let busy: u64 = peer.writers.iter().map(|one| one.stream.change.busy_us).sum();
     let limited: u64 = peer.writers.iter().map(|one| one.stream.change.receiver_limited_us).sum();
     let share = limited as f64 / busy.max(1) as f64;
-    let by = thread.map_or_else(|| format!("the program at {address}"), words::who);
+    let by = thread
+        .map_or_else(|| format!("the program at {address}"), |it| measures.model.threads.who(it));
     let rate = peer.throughput(measures);
     let is_shut = is_shut(first.stream.state);
     let reads = !is_shut || rate > 0.0;
@@ -198,8 +199,11 @@ fn remedy(measures: &Measures<'_>, of: &Peer<'_>, thread: Option<&ThreadRef>) ->
     let ss = command_in(measures.model, of.first().stream.socket.netns, "ss");
     match thread {
         Some(thread) => vec![
-            Remedy::to(format!("see what {} does instead of reading", words::who(thread)))
-                .look(thread),
+            Remedy::to(format!(
+                "see what {} does instead of reading",
+                measures.model.threads.who(thread)
+            ))
+            .look(thread),
         ],
         None => vec![Remedy {
             text: format!("look at the reading program on {}", peer.ip()),

@@ -4,12 +4,16 @@
 //! packets pass this host's own queues at once: they wait at a slower hop further on. Which hop cannot be seen
 //! from here.
 //!
+//! What goes into a tun device is in the hands of a program of this host from there on: a rate that it keeps, or its CPU, makes the same
+//! queue, and none of the kernel's shows it. There nothing is said of where behind the device it stands.
+//!
 //! Must not: fire while a local queue stands, the peer's window is shut, or more is lost than a queue loses. Rejected: the
 //! round trip alone (a peer far away has a long one on an empty path).
 
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::tcp_stream::Stream;
+use crate::measure::tunnels::into_tun;
 use crate::model::words;
 use crate::rules::net::remote_shaper::{BELOW, NEARLY_ALL, shaper};
 use crate::rules::net::ways_out::bits;
@@ -105,15 +109,28 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
     let (rtt, least) = round_trips(peer.first().stream);
     let rate = peer.throughput(measures);
     let from = "tcp_sock (srtt_us, rtt_min)";
+    let tunnel = tunnel(measures, peer);
+    let (behind, at, own) = match &tunnel {
+        Some(tunnel) => (
+            format!("in {tunnel} or behind it"),
+            format!("in {tunnel} or at a hop behind it,"),
+            "'s kernel",
+        ),
+        None => ("beyond this host".to_string(), "at a hop".to_string(), ""),
+    };
+    let limit = tunnel.map(|tunnel| {
+        Remedy::to(format!("see what limits {tunnel}: a rate that it was told to keep, or its CPU"))
+    });
+    let shaped = shaper(measures, peer, rate).unwrap_or_else(|| by_class(peer, rate));
     Wording {
         title: format!(
-            "{} waits for a queue beyond this host, on the way to {}",
+            "{} waits for a queue {behind}, on the way to {}",
             peer.writer(),
             peer.address
         ),
         text: format!(
             "{} pass in waits to write to {}. The round trip takes {}, {} when the path is empty, and no \
-             queue of this host stands: some {} wait at a hop through which this host gets {} there.",
+             queue of this host{own} stands: some {} wait {at} through which this host gets {} there.",
             words::of_window(peer.lost(), measures.wall_seconds()),
             peer.address,
             words::seconds(rtt),
@@ -132,8 +149,19 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
                 "qdisc events, rtnetlink",
             ),
         ],
-        remedy: vec![shaper(measures, peer, rate).unwrap_or_else(|| by_class(peer, rate))],
+        remedy: limit.into_iter().chain([shaped]).collect(),
     }
+}
+
+/// The program that has what goes to a peer in its hands: `openvpn 812 (which carries tun0)`.
+fn tunnel(measures: &Measures<'_>, peer: &Peer<'_>) -> Option<String> {
+    let model = measures.model;
+    let (hop, carrier) = into_tun(model, peer.first().stream.socket)?;
+    let device = &hop.interface;
+    Some(match carrier {
+        Some(by) => format!("{} (which carries {device})", model.threads.who(by)),
+        None => format!("the program that carries {device}"),
+    })
 }
 
 /// Where the interface is not its own, or somebody has set something there.
@@ -167,6 +195,24 @@ mod tests {
     fn a_grown_round_trip_is_a_remote_queue() {
         assert_eq!(codes(stream(grown(200_000))), ["net.remote_queue"]);
         assert_eq!(codes(event_loop(grown(200_000))), ["net.remote_queue"]);
+    }
+
+    #[test]
+    fn what_a_tunnels_program_carries_may_wait_in_that_program() {
+        let to = match near() {
+            ObjectRef::Inet(socket) => socket.remote.ip().to_string(),
+            _ => String::new(),
+        };
+        let process = crate::rules::scenes::thread(30, "vpn");
+        let reader = TapReader { netns: 1, interface: "tun0".into(), process };
+        let mut facts = stream(grown(200_000));
+        facts.push(next_hop(&to, ("tun0", "tun", 5), 0));
+        assert!(findings(facts.clone())[0].title.contains("in the program that carries tun0 or"));
+        facts.push(crate::rules::scenes::fact(Body::TapReader(reader)));
+        let found = findings(facts);
+        let said = "a queue in vpn 30 (which carries tun0) or behind it";
+        assert!(found[0].title.contains(said), "{}", found[0].title);
+        assert!(found[0].remedy[0].text.contains("see what limits vpn 30"));
     }
 
     #[test]

@@ -9,14 +9,17 @@
 //! Edit together: queue_commands.rs, which changes what somebody has set.
 
 use crate::measure::Measures;
+use crate::measure::link_path::LinkKey;
 use crate::measure::packet_queue::Queue;
 use crate::model::words;
 use crate::rules::action::Action;
+use crate::rules::net::line_limits::{growth, link};
 use crate::rules::net::standing_queue::TARGET;
 use crate::rules::net::ways_out::{bits, command_in};
-use crate::rules::net::writers::Peer;
+use crate::rules::net::writers::{Peer, Writer};
 use crate::rules::wording::Remedy;
 use crate::threshold::Threshold;
+use std::collections::BTreeSet;
 
 /// How much of what an interface sends goes there.
 pub(super) static NEARLY_ALL: Threshold = Threshold::new(
@@ -38,28 +41,33 @@ const QUEUE_FRAMES: f64 = 2.5;
 /// Header of an Ethernet frame, bytes, and the MTU where it is not known.
 const HEADER_BYTES: f64 = 14.0;
 const MTU_BYTES: u32 = 1_500;
+/// Index of the loopback interface (LOOPBACK_IFINDEX, include/net/flow.h).
+const LOOPBACK: u32 = 1;
 const MS: f64 = 1e3;
+
+/// The interface that all writers to a peer send through.
+struct Through<'m> {
+    netns: u32,
+    index: u32,
+    name: &'m str,
+    /// Bytes a second that it sends.
+    sent: f64,
+}
 
 /// Shapes the interface that the writers to a peer send through, if that is safe to do and to undo.
 pub(super) fn shaper(measures: &Measures<'_>, peer: &Peer<'_>, rate: f64) -> Option<Remedy> {
-    let queue = only_interface(measures, peer)?;
-    let (netns, index) = queue.interface();
-    let of_interface: Vec<&Queue<'_>> =
-        measures.packet_queues.iter().filter(|it| it.interface() == (netns, index)).collect();
-    // A handle that is not 0 was given by somebody.
-    let is_kernels = |queue: &&Queue<'_>| queue.last.handle == "0:" && queue.classes.is_empty();
-    let sent = match of_interface.iter().find(|queue| queue.is_root()) {
-        Some(root) => root.sent,
-        None => of_interface.iter().map(|queue| queue.sent).sum(),
+    let is_unseen = peer.writers.iter().all(|one| one.stream.queues.is_empty());
+    let Through { netns, index, name, sent } = match is_unseen {
+        true => by_counters(measures, peer, rate)?,
+        false => by_flows(measures, peer)?,
     };
-    if !of_interface.iter().all(is_kernels) || rate < NEARLY_ALL.value * sent {
+    // A handle that is not 0 was given by somebody.
+    let is_kernels = |queue: &Queue<'_>| queue.last.handle == "0:" && queue.classes.is_empty();
+    if !of_interface(measures, (netns, index)).all(is_kernels) || rate < NEARLY_ALL.value * sent {
         return None;
     }
-    let links = &measures.model.net.links;
-    let link = links.iter().find(|link| (link.netns, link.index) == (netns, index));
-    let mtu = link.map_or(MTU_BYTES, |link| link.mtu);
+    let mtu = link(measures.model, (netns, index)).map_or(MTU_BYTES, |link| link.mtu);
     let tc = command_in(measures.model, netns, "tc");
-    let name = &queue.last.interface;
     let (device, below) = (words::shell(name), rate * BELOW);
     let words = format!("qdisc replace dev {device} root {}", tbf(below, mtu));
     let undo = format!("qdisc del dev {device} root");
@@ -72,8 +80,15 @@ pub(super) fn shaper(measures: &Measures<'_>, peer: &Peer<'_>, rate: f64) -> Opt
     Some(Remedy::to(text).set(action, format!("{tc} {words}"), format!("{tc} {undo}")))
 }
 
-/// A queue of the one interface that all writers send through.
-fn only_interface<'m>(measures: &'m Measures<'_>, peer: &Peer<'_>) -> Option<&'m Queue<'m>> {
+fn of_interface<'m>(
+    measures: &'m Measures<'_>,
+    interface: LinkKey,
+) -> impl Iterator<Item = &'m Queue<'m>> {
+    measures.packet_queues.iter().filter(move |it| it.interface() == interface)
+}
+
+/// By the queues that their packets were seen to pass.
+fn by_flows<'m>(measures: &'m Measures<'_>, peer: &Peer<'_>) -> Option<Through<'m>> {
     let mut passed = peer.writers.iter().map(|one| {
         let queues = one.stream.queues.iter().filter_map(|at| measures.packet_queues.get(*at));
         // A tunnel's packets pass a second interface, which others may use.
@@ -82,7 +97,39 @@ fn only_interface<'m>(measures: &'m Measures<'_>, peer: &Peer<'_>) -> Option<&'m
         own.all(|other| other.interface() == first.interface()).then_some(first)
     });
     let first = passed.next()??;
-    passed.all(|it| it.is_some_and(|it| it.interface() == first.interface())).then_some(first)
+    if !passed.all(|it| it.is_some_and(|it| it.interface() == first.interface())) {
+        return None;
+    }
+    let (netns, index) = first.interface();
+    let sent = match of_interface(measures, (netns, index)).find(|queue| queue.is_root()) {
+        Some(root) => root.sent,
+        None => of_interface(measures, (netns, index)).map(|queue| queue.sent).sum(),
+    };
+    Some(Through { netns, index, name: &first.last.interface, sent })
+}
+
+/// By what the interfaces of their namespace count: the only one that sends as much as they do, where the kernel set the queue. A packet that
+/// finds an empty queue passes it unseen (TCQ_F_CAN_BYPASS), and has no flow there.
+fn by_counters<'m>(measures: &Measures<'m>, peer: &Peer<'_>, rate: f64) -> Option<Through<'m>> {
+    let model = measures.model;
+    let netns = peer.first().stream.socket.netns;
+    let is_alien = |one: &Writer<'_>| one.stream.socket.netns != netns;
+    if peer.writers.iter().any(is_alien) {
+        return None;
+    }
+    let sends = |index: u32| growth(model, (netns, index), "tx_bytes");
+    let may_carry = |index: u32| sends(index).is_none_or(|sent| sent >= NEARLY_ALL.value * rate);
+    let all = model.net.links.iter().filter(|link| link.netns == netns).map(|link| link.index);
+    let may: BTreeSet<u32> = all.filter(|index| may_carry(*index)).collect();
+    let index = *may.first().filter(|index| may.len() == 1 && **index != LOOPBACK)?;
+    let name = link(model, (netns, index))?.name.as_str();
+    let mut set = model.net.qdiscs.keys().filter(|it| it.0 == netns && it.1 == name).peekable();
+    (set.peek().is_some() && set.all(|it| it.2 == "0:")).then_some(Through {
+        netns,
+        index,
+        name,
+        sent: sends(index)?,
+    })
 }
 
 /// tbf at a rate, bytes a second, in tc's words.
@@ -97,6 +144,7 @@ fn tbf(rate: f64, mtu: u32) -> String {
 mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
+    use crate::rules::scenes::LOOK_NS;
 
     const RATE: u64 = 500_000;
 
@@ -150,6 +198,40 @@ mod tests {
             "its settings would be lost"
         );
         assert_eq!(command(through("pfifo_fast", "0:", RATE * 2)).0, "", "others send as much");
+    }
+
+    /// The same where no packet was seen in a queue: interfaces of the namespace with their kernel's queue, that send so many bytes a second.
+    fn unseen(sent: &[(u32, u64)], handle: &str) -> Vec<Fact> {
+        let mut facts = through("pfifo_fast", handle, RATE);
+        facts.retain(|fact| !matches!(fact.body, Body::QdiscFlow(_)));
+        for (index, sent) in sent {
+            for (at_ns, bytes) in [(0, 7), (LOOK_NS, 7 + sent * 5)] {
+                let link = Link {
+                    netns: 1,
+                    index: *index,
+                    name: if *index == 2 { "eth0".into() } else { format!("if{index}") },
+                    mtu: 1_500,
+                    counters: [("tx_bytes".to_string(), bytes)].into(),
+                    ..Link::default()
+                };
+                facts.push(Fact { at_ns, body: Body::Link(link) });
+            }
+        }
+        facts
+    }
+
+    #[test]
+    fn packets_that_pass_an_empty_queue_unseen_leave_by_the_only_interface_that_sends_as_much() {
+        let sent = RATE * 105 / 100;
+        let (set, undo) = command(unseen(&[(1, 10), (2, sent), (3, 900)], "0:"));
+        assert_eq!(set, "tc qdisc replace dev eth0 root tbf rate 3.8mbit burst 3028 latency 8ms");
+        assert_eq!(undo, "tc qdisc del dev eth0 root");
+        let none = |facts: Vec<Fact>, why: &str| assert_eq!(command(facts).0, "", "{why}");
+        none(unseen(&[(2, sent), (3, sent)], "0:"), "either may carry them");
+        none(unseen(&[(2, RATE * 2)], "0:"), "others send as much");
+        none(unseen(&[(2, sent)], "8001:"), "its settings would be lost");
+        none(unseen(&[(1, sent), (2, 900)], "0:"), "to itself");
+        none(unseen(&[], "0:"), "nothing is known");
     }
 
     #[test]

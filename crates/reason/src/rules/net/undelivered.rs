@@ -233,7 +233,7 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
 /// The other end is on this host: it has not got it, whatever it does.
 fn whose_end(measures: &Measures<'_>, lost: &Lost<'_>) -> String {
     let far = measures.graph.far_processes(lost.socket);
-    let named = |far: &ThreadRef| words::who(far);
+    let named = |far: &ThreadRef| measures.model.threads.who(far);
     match far.first().map(named) {
         Some(far) if lost.is_question() => {
             format!(" {far} of this host has the other end, and has not got it.")

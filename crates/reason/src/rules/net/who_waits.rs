@@ -4,7 +4,6 @@
 
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::words;
 
 /// `curl waits`, `curl waits through nginx 459`.
 pub(super) fn who_waits(measures: &Measures<'_>, end: &End) -> String {
@@ -13,6 +12,6 @@ pub(super) fn who_waits(measures: &Measures<'_>, end: &End) -> String {
     let asks = &end.links[end.named].who;
     match asks.pid == end.links[0].who.pid || measures.process_name(asks) == name {
         true => format!("{victim} waits"),
-        false => format!("{victim} waits through {}", words::who(asks)),
+        false => format!("{victim} waits through {}", measures.model.threads.who(asks)),
     }
 }

@@ -9,7 +9,6 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
-use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
@@ -60,12 +59,12 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         true => Culprit { kind, setting, ..culprit(measures.model, &tries.last.thread) },
         false => Culprit::setting("fs.file-max", "fs.file-max"),
     };
-    Some(Match::new(by, Proof::Read, move |loss| explain(&tries, is_own, loss)))
+    Some(Match::new(by, Proof::Read, move |loss| explain(measures, &tries, is_own, loss)))
 }
 
-fn explain(tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
+fn explain(measures: &Measures<'_>, tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
     let (victim, pid) = (&loss.victim, tries.last.thread.pid);
-    let by = words::who(&tries.last.thread);
+    let by = measures.model.threads.who(&tries.last.thread);
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let mut evidence = refusal_words::evidence(tries, loss.seconds);
     if !is_own {

@@ -55,13 +55,21 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Ma
     }
     let runs = Runs::of(measures, program)?;
     let by = Culprit { name: program.to_string(), ..Culprit::default() };
-    Some(Match::new(by, Proof::Inferred, move |loss| explain((end, &runs), program, loss)))
+    Some(Match::new(by, Proof::Inferred, move |loss| {
+        explain(measures, (end, &runs), program, loss)
+    }))
 }
 
-fn explain((end, runs): (&End, &Runs), program: &str, loss: &Loss<'_>) -> Wording {
+fn explain(
+    measures: &Measures<'_>,
+    (end, runs): (&End, &Runs),
+    program: &str,
+    loss: &Loss<'_>,
+) -> Wording {
     let (victim, ended) = (&loss.victim, runs.end());
     // Who runs it may be a process that the victim waits for.
-    let other = end.who.as_ref().filter(|who| who.pid != end.first_victim().pid).map(words::who);
+    let other = end.who.as_ref().filter(|who| who.pid != end.first_victim().pid);
+    let other = other.map(|who| measures.model.threads.who(who));
     let runs_it = match &other {
         Some(other) => format!("{victim} waits for {other}, which runs {program}"),
         None => format!("{victim} runs {program}"),

@@ -67,7 +67,10 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_>) -> Wording {
     let reader = wait_words::holder(measures, end);
-    let by = reader.as_ref().map_or_else(|| "a reader that is not known".to_string(), words::who);
+    let by = reader.as_ref().map_or_else(
+        || "a reader that is not known".to_string(),
+        |it| measures.model.threads.who(it),
+    );
     let pipe = name(measures, end);
     let on = measures.model.name_of(&end.object);
     let longest = wait_words::longest(measures, end);
@@ -149,14 +152,14 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
             text: format!(
                 "end one of the two; then let {} read one pipe while it writes the other (a thread, poll, or its library's call \
                  for both, such as communicate())",
-                words::who(&reader)
+                measures.model.threads.who(&reader)
             ),
             ..Remedy::default()
         }
         .end(&end.links[end.named].who)],
         Some(WaitClass::Stopped) => vec![Remedy::to("continue the reader").go_on(&reader)],
         _ => vec![
-            Remedy::to(format!("see why {} does not read", words::who(&reader)))
+            Remedy::to(format!("see why {} does not read", measures.model.threads.who(&reader)))
                 .kernel_stack(&reader),
             Remedy {
                 text: "let the writer drop or buffer what the reader cannot take".into(),

@@ -126,9 +126,9 @@ fn taken(
     loss: &Loss<'_>,
 ) -> (String, String, Remedy) {
     let name = measures.model.name_of(&end.object).name;
-    let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
+    let (victim, by) = (&loss.victim, measures.model.threads.who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
-    let owner = has_it(measures, end, tries).map(words::who);
+    let owner = has_it(measures, end, tries).map(|it| measures.model.threads.who(it));
     let has = owner.clone().unwrap_or_else(|| "somebody who was not seen".into());
     let ss = within(measures, tries, "ss");
     let command = match &end.object {
@@ -164,7 +164,7 @@ fn refused(
     loss: &Loss<'_>,
 ) -> (String, String, Remedy) {
     let name = measures.model.name_of(&end.object).name;
-    let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
+    let (victim, by) = (&loss.victim, measures.model.threads.who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let (ip, ss) = (within(measures, tries, "ip"), within(measures, tries, "ss"));
     let is_within =
@@ -172,10 +172,10 @@ fn refused(
     let through = ip.through.as_ref().filter(|_| is_within);
     let (title, text, remedy) = match (&end.object, end.class) {
         (Object::Address(address), WaitClass::NoAddress) => {
-            no_address(victim, &slept, *address, tries, (&ip, &ss))
+            no_address((victim, &by), &slept, *address, tries, (&ip, &ss))
         }
         (Object::Address(address), WaitClass::NoRoute) => {
-            no_route(victim, &slept, *address, tries, &ip)
+            no_route((victim, &by), &slept, *address, tries, &ip)
         }
         (Object::Address(address), _) => (
             format!("{victim} waits for somebody to listen on {name}: its connections are refused"),
@@ -230,14 +230,13 @@ fn refused(
 
 /// Nothing leads to the address: by this host's own routes, or whoever is asked on the way says so.
 fn no_route(
-    victim: &str,
+    (victim, by): (&str, &str),
     slept: &str,
     address: SocketAddr,
     tries: &Tries<'_>,
     ip: &ToolWithin,
 ) -> (String, String, (&'static str, String)) {
     const ENETUNREACH: i32 = 101;
-    let by = words::who(&tries.last.thread);
     let why = match tries.last.errno {
         ENETUNREACH => "No route of its network namespace leads there, or one forbids it.",
         _ => {
@@ -253,13 +252,12 @@ fn no_route(
 
 /// It asked for an address that this host does not have, or for any port to reach one.
 fn no_address(
-    victim: &str,
+    (victim, by): (&str, &str),
     slept: &str,
     address: SocketAddr,
     tries: &Tries<'_>,
     (ip, ss): (&ToolWithin, &ToolWithin),
 ) -> (String, String, (&'static str, String)) {
-    let by = words::who(&tries.last.thread);
     match tries.last.syscall.as_str() {
         "connect" => (
             format!(

@@ -109,8 +109,8 @@ impl<'m> Asked<'m> {
     }
 
     fn explain(&self, measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
-        let (who, name) = (words::who(self.who), signal_name(self.signal.signal));
-        let sender = words::who(&self.signal.from);
+        let (who, name) = (measures.model.threads.who(self.who), signal_name(self.signal.signal));
+        let sender = measures.model.threads.who(&self.signal.from);
         let went_on = self.went_on(measures);
         let then = match self.ended {
             None => "and still goes on",

@@ -8,7 +8,7 @@
 //! server itself is answered in owing.rs. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
 use super::owing;
-use super::who_talks::{Asked, Talk, first_question, is_read};
+use super::who_talks::{Asked, PART_MAX, Talk, first_question, is_read};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
@@ -93,7 +93,7 @@ pub(crate) static RULE: Rule = Rule {
         "more workers, if it serves one client at a time",
     ],
     stories: &["S4.3"],
-    thresholds: &[&SLOW, &COMMAND_WAITS, &ANSWERS_MIN, &AT_WORK],
+    thresholds: &[&SLOW, &COMMAND_WAITS, &ANSWERS_MIN, &AT_WORK, &PART_MAX],
     finds: Finds::Look(find),
 };
 
@@ -292,9 +292,13 @@ fn matched<'m>(
     let first =
         first.filter(|(asks, _)| measures.is_command() || is_target(measures, asks.who.pid));
     if measures.is_command() {
-        // Whoever is behind that answers others too.
-        let answered = first.and_then(|(asks, by)| talk.answered(by.who.pid, asks.who.pid));
-        asked.answers = answered.unwrap_or(asked.answers);
+        // Whoever is behind that answers others too; of a command's programs each may have asked.
+        let first_questions =
+            waited.parts.iter().filter_map(|(at, _)| first_question(&ends[*at].links));
+        let pairs: BTreeSet<(u32, u32)> =
+            first_questions.map(|(asks, by)| (by.who.pid, asks.who.pid)).collect();
+        let answered: usize = pairs.iter().filter_map(|(by, asks)| talk.answered(*by, *asks)).sum();
+        asked.answers = if answered > 0 { answered } else { asked.answers };
     } else if let Some((asks, by)) = first.filter(|_| is_outstanding) {
         asked.answers = talk.answered(by.who.pid, asks.who.pid).unwrap_or(0);
     } else {
@@ -330,12 +334,12 @@ fn matched<'m>(
     let parts = waited.parts.clone();
     let by = culprit(measures.model, &actor);
     let place = place(measures, greatest, &actor, at_work);
-    let answers = Answers { client, server, actor, place, waited, asked, answer };
+    let lengths = lengths(measures, talk, read, server.pid);
+    let answers = Answers { client, server, actor, place, waited, asked, lengths, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
-    let mut matched = Match::new(by, proof, explain).on(read.object.clone());
-    for (at, victims) in parts {
-        matched = matched.claiming(at, victims);
-    }
+    let matched = Match::new(by, proof, explain).on(read.object.clone());
+    let mut matched =
+        parts.into_iter().fold(matched, |matched, (at, victims)| matched.claiming(at, victims));
     if at_work {
         matched.severity_max = Severity::Warning;
     }
@@ -370,6 +374,18 @@ fn place(measures: &Measures<'_>, end: &End, actor: &ThreadRef, at_work: bool) -
     stands.map_or_else(String::new, |place| format!(" in {place}"))
 }
 
+/// How long a client waited for each answer of a server, by its waits that the server ended, on whatever connection.
+fn lengths(measures: &Measures<'_>, talk: &Talk, read: &ChainLink, server: u32) -> Vec<f64> {
+    let by_server = |wait: &WaitSpan| {
+        wait.thread.pid == read.who.pid
+            && is_read(wait.class)
+            && carrier(wait).is_some_and(|by| by.pid == server)
+    };
+    let waits = measures.waits().filter(|wait| is_on(wait, read) || by_server(wait));
+    let look = &measures.model.look;
+    talk.lengths(waits, (server, (look.begin_ns, look.end_ns)))
+}
+
 /// A server and how it answers.
 struct Answers {
     /// Who asks: of a command the first that does.
@@ -382,20 +398,32 @@ struct Answers {
     place: String,
     waited: Waited,
     asked: Asked,
+    /// How long the client waited for each answer, seconds.
+    lengths: Vec<f64>,
     /// Mean wait for one, seconds.
     answer: f64,
 }
 
 impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
-        let (who, server) = (words::who(&self.actor), words::who(&self.server));
+        let (who, server) =
+            (measures.model.threads.who(&self.actor), measures.model.threads.who(&self.server));
         let (over, does, share) = self.waited.doing();
-        let (client, answer) = (words::who(&self.client), words::seconds(self.answer));
+        let client = measures.model.threads.who(&self.client);
         let waits = match who == server {
             true => format!("waits for {who}"),
             false => format!("waits through {server} for {who}"),
         };
-        let (title, answers) = match self.asked.answers {
+        // Of one client that asks itself its waits tell how many there were: what comes in parts is one.
+        let is_direct = read.who.pid == self.client.pid && self.asked.clients.len() == 1;
+        let count = match self.lengths.len() {
+            known if known > 0 && is_direct => known.min(self.asked.answers),
+            _ => self.asked.answers,
+        };
+        let answer = words::seconds(self.waited.seconds() / count.max(1) as f64);
+        let asked = (count, self.waited.seconds());
+        let over_all = wait_words::over_answers(over, &self.lengths, asked);
+        let (title, answers) = match count {
             0 => (
                 format!("{client} {waits}, which {does} and has not answered for {answer}"),
                 "an answer".to_string(),
@@ -404,8 +432,8 @@ impl Answers {
                 format!("{client} {waits}, which {over} the answer for {answer}"),
                 "1 answer".to_string(),
             ),
-            count => (
-                format!("{client} {waits}, which {}", self.over_answers(measures, read, over)),
+            _ => (
+                format!("{client} {waits}, which {over_all}"),
                 words::count(count, "answer", "answers"),
             ),
         };
@@ -430,29 +458,13 @@ impl Answers {
         }
     }
 
-    /// By the client's waits that the server ended, on whatever connection.
-    fn over_answers(&self, measures: &Measures<'_>, read: &ChainLink, over: &str) -> String {
-        let model = measures.model;
-        let by_server = |wait: &WaitSpan| {
-            wait.thread.pid == read.who.pid
-                && is_read(wait.class)
-                && carrier(wait).is_some_and(|by| by.pid == self.server.pid)
-        };
-        let waits = measures.waits().filter(|wait| is_on(wait, read) || by_server(wait));
-        let waits: Vec<f64> = waits
-            .map(|wait| wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9)
-            .filter(|seconds| *seconds > 0.0)
-            .collect();
-        wait_words::over_answers(over, &waits, (self.asked.answers, self.waited.seconds()))
-    }
-
     fn evidence(
         &self,
         measures: &Measures<'_>,
         read: &ChainLink,
         loss: &Loss<'_>,
     ) -> Vec<Evidence> {
-        let who = words::who(&self.server);
+        let who = measures.model.threads.who(&self.server);
         let reads = || {
             let on_it = |w: &&_| is_on(w, read);
             measures.waits().filter(on_it)

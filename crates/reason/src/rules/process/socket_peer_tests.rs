@@ -69,6 +69,53 @@ fn a_server_that_sleeps_over_its_answers_is_named() {
     assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
 }
 
+/// Ten rounds in each of which the client, after the answer, waits for something `more` of the server; what the first finding says.
+fn rounds_and_more(more: impl Fn(u64) -> Vec<Fact>) -> (String, String) {
+    let mut facts = rounds(400, true);
+    (0..10).for_each(|round| facts.extend(more(round * 500_000_000 + 420_000_000)));
+    let found = explain(facts).findings;
+    (found[0].title.clone(), found[0].text.clone())
+}
+
+#[test]
+fn what_is_written_in_parts_is_one_answer() {
+    const MS: Ns = 1_000_000;
+    let (client, server) = (thread(10, "client"), thread(20, "server"));
+    let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+    let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: None };
+    let body = |at_ns: Ns| wait(&client, &server, at_ns + MS / 10, at_ns + MS, read(&near));
+    let (title, text) = rounds_and_more(|at_ns| vec![body(at_ns)]);
+    assert!(title.contains("sleeps over each answer for 401 ms"), "{title}");
+    assert!(text.contains("10 answers"), "{text}");
+    let next = |at_ns: Ns| wait(&server, &client, at_ns, at_ns + MS / 5, read(&far));
+    let (title, text) = rounds_and_more(|at_ns| vec![next(at_ns), body(at_ns)]);
+    assert!(title.contains("10 of 20 answers"), "{title}");
+    assert!(text.contains("20 answers"), "{text}");
+}
+
+#[test]
+fn a_timeout_of_the_waiters_own_begins_no_new_answer() {
+    const SECOND: Ns = 1_000_000_000;
+    let clock = thread(0, "");
+    let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+    let mut facts = rounds(400, true);
+    let is_first = |fact: &Fact| matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 10 && wait.end_ns < SECOND / 2);
+    for fact in facts.iter_mut().filter(|fact| is_first(fact)) {
+        if let Body::Wait(wait) = &mut fact.body {
+            wait.begin_ns = 220_000_000;
+        }
+    }
+    let mut first = wait(&thread(10, "client"), &clock, 20_000_000, 219_000_000, read(&near));
+    if let Body::Wait(wait) = &mut first.body
+        && let Some(wake) = &mut wait.wake
+    {
+        wake.context = WakeContext::HardInterrupt;
+    }
+    facts.push(first);
+    let title = &explain(facts).findings[0].title;
+    assert!(title.contains("sleeps over each answer for 400 ms"), "{title}");
+}
+
 /// Twenty rounds of: process 10 asks 20, an event loop, for the next job, over TCP, and 30, which sleeps between, brings one;
 /// `by`: who ends the loop's wait before it answers.
 fn fed(target: TargetKind, (context, by): (WakeContext, u32)) -> crate::answer::Report {

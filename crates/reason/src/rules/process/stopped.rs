@@ -60,7 +60,11 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
     let by = match signal {
         Some(_) if by_terminal => "Its terminal sent it SIGTSTP (ctrl-Z).".into(),
         Some(signal) => {
-            format!("{} sent it {}.", words::who(&signal.from), signal_name(signal.signal))
+            format!(
+                "{} sent it {}.",
+                measures.model.threads.who(&signal.from),
+                signal_name(signal.signal)
+            )
         }
         None if measures.model.look.host.kernel_events => {
             "Who stopped it is not known: it was before the look.".into()
@@ -78,7 +82,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
     if let Some(signal) = signal {
         let from = match by_terminal {
             true => "its terminal".to_string(),
-            false => words::who(&signal.from),
+            false => measures.model.threads.who(&signal.from),
         };
         let sent = format!("{} sent by {from}", signal_name(signal.signal));
         evidence.push(Evidence::new(sent, 1.0, "1", "signal_generate"));
@@ -89,7 +93,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
         title,
         text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
         evidence,
-        remedy: vec![way_out(signal, stopped)],
+        remedy: vec![way_out(measures, signal, stopped)],
     }
 }
 
@@ -99,14 +103,24 @@ const OF_TERMINAL: [i32; 2] = [21, 22];
 const TYPED: i32 = 20;
 
 /// Continued in the background, who was stopped for its terminal asks for that again.
-fn way_out(signal: Option<&Signal>, stopped: &ThreadRef) -> Remedy {
-    match signal.is_some_and(|it| OF_TERMINAL.contains(&it.signal)) {
-        true => Remedy::to(
+fn way_out(measures: &Measures<'_>, signal: Option<&Signal>, stopped: &ThreadRef) -> Remedy {
+    match signal {
+        Some(signal) if OF_TERMINAL.contains(&signal.signal) => Remedy::to(
             "bring it to the foreground in its shell (fg), or start it with its input from /dev/null: continued in the background it is \
              stopped again at once",
         ),
-        false => Remedy::to("continue it").go_on(stopped),
+        None if is_behind(measures, stopped) => Remedy::to(
+            "bring it to the foreground in its shell (fg): it is in the background of its terminal, and continued there it stops again \
+             as soon as it reads from it or sets it",
+        ),
+        _ => Remedy::to("continue it").go_on(stopped),
     }
+}
+
+/// Whether its terminal has another process group in the foreground (job control, termios(3)).
+fn is_behind(measures: &Measures<'_>, stopped: &ThreadRef) -> bool {
+    let known = measures.model.threads.identity(stopped);
+    known.is_some_and(|own| own.foreground_group.is_some_and(|group| group != own.process_group))
 }
 
 /// The terminal's own work sends what is typed (isig, drivers/tty/n_tty.c), in a thread of the kernel.
@@ -190,6 +204,24 @@ mod tests {
         assert_eq!(command, "", "it would be stopped again");
         let (_, command) = stopped_by(thread(5, "bash"), 19);
         assert_eq!(command, "kill -CONT 20");
+    }
+
+    #[test]
+    fn who_was_stopped_before_the_look_in_the_background_of_a_terminal_is_not_continued_there() {
+        let command = |foreground_group| {
+            let job = Thread {
+                thread: thread(20, "vim"),
+                process_group: 20,
+                foreground_group,
+                ..Thread::default()
+            };
+            let mut facts = host();
+            facts.extend([identity(job), blocked(20, "vim", WaitState::Stopped, "")]);
+            explain(facts).findings.remove(0).remedy.remove(0).command
+        };
+        assert_eq!(command(Some(5)), "", "it would stop again");
+        assert_eq!(command(Some(20)), "kill -CONT 20");
+        assert_eq!(command(None), "kill -CONT 20", "a daemon");
     }
 
     #[test]

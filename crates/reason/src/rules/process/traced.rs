@@ -8,7 +8,6 @@ use super::standstill::{NOTICED, Standstill};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
@@ -56,8 +55,8 @@ fn explain(
     traced: &ThreadRef,
     tracer: Option<&ThreadRef>,
 ) -> Wording {
-    let who = words::who(traced);
-    let by = tracer.map_or_else(|| "its tracer".to_string(), words::who);
+    let who = measures.model.threads.who(traced);
+    let by = tracer.map_or_else(|| "its tracer".to_string(), |it| measures.model.threads.who(it));
     let title = match stands.has_victims() {
         false => format!("{who} is held by {by}, which traces it"),
         true => {

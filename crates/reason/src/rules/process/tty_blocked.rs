@@ -91,7 +91,10 @@ fn explain(
     let victim = wait_words::waiter(measures, end);
     let tty = &measures.model.name_of(&end.object).name;
     let master = shows(measures, end);
-    let by = master.as_ref().map_or_else(|| "whoever holds its other side".to_string(), words::who);
+    let by = master.as_ref().map_or_else(
+        || "whoever holds its other side".to_string(),
+        |it| measures.model.threads.who(it),
+    );
     let longest = wait_words::longest(measures, end);
     let why = match stopped {
         true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
@@ -167,7 +170,7 @@ fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
             vec![Remedy::to("continue the program that shows the terminal").go_on(&master)]
         }
         (Some(master), _) => vec![
-            Remedy::to(format!("see why {} does not read", words::who(&master)))
+            Remedy::to(format!("see why {} does not read", measures.model.threads.who(&master)))
                 .kernel_stack(&master),
             Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
         ],
@@ -187,7 +190,9 @@ fn resume(measures: &Measures<'_>, end: &End) -> Remedy {
     if !name.starts_with("/dev/pts/") {
         return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
     }
-    let seen = file_of(measures.model, writer, name);
+    let Some(seen) = file_of(measures.model, writer, name) else {
+        return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
+    };
     let file = words::shell(&seen.path);
     let action = Action::write(&seen.path, "-ixon", "ixon").through(seen.through.as_ref());
     Remedy::to(text).set(

@@ -1,15 +1,26 @@
 //! Who asks whom, and who answers, by who wakes whom: the second witness of a wait for a server on the same host.
 //!
 //! A descriptor says only who is at the other end. That he was asked shows in whose send ended his wait, that he answered in
-//! whose send ended the client's. Must not: name codes, or say what is slow.
+//! whose send ended the client's. What is sent in several writes is one answer, as long as no question is between them. Must not: name codes, or say what is slow.
 
-use crate::facts::{Endpoint, ObjectRef};
+use crate::facts::{Endpoint, Ns, ObjectRef, WakeContext};
 use crate::graph::chains::ChainLink;
 use crate::graph::wakers::carrier;
 use crate::measure::Measures;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Within which all parts of an answer come.
+pub(super) static PART_MAX: Threshold = Threshold::new(
+    10.0,
+    "ms",
+    "from the first part of an answer to the end of a wait for another: a server writes the head and the body one right after the other, \
+     and where no question was seen in between the second is no answer of its own; and from a timeout of the waiter's own to its next wait",
+    "chosen: two writes are microseconds apart, and a turn on a crowded CPU some milliseconds",
+);
 
 /// A wait for what the other end of a socket sends.
 pub(crate) fn is_read(class: WaitClass) -> bool {
@@ -26,8 +37,8 @@ pub(crate) fn first_question(links: &[Arc<ChainLink>]) -> Option<(&ChainLink, &C
 /// a host that passes many messages has hundreds.
 #[derive(Default)]
 pub(crate) struct Talk {
-    /// By server and client: the client's questions that ended the server's waits.
-    questions: BTreeMap<(u32, u32), usize>,
+    /// By server and client: when the client's questions ended the server's waits, earliest first.
+    questions: BTreeMap<(u32, u32), Vec<Ns>>,
     /// By server and client: the server's answers that ended the client's reads.
     answers: BTreeMap<(u32, u32), usize>,
     /// Server and client whose question lies unread in one of the server's sockets.
@@ -45,7 +56,8 @@ impl Talk {
             }
             let Some(by) = carrier(wait) else { continue };
             if by.pid != wait.thread.pid {
-                *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
+                let asked = talk.questions.entry((wait.thread.pid, by.pid)).or_default();
+                asked.push(wait.end_ns);
             }
             // Of two who talk in turns, the one who connected asks: his rest between two questions is his own. An event loop
             // on a command's path has been asked itself, so what ends its wait is an answer.
@@ -53,6 +65,7 @@ impl Talk {
                 *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
             }
         }
+        talk.questions.values_mut().for_each(|asked| asked.sort_unstable());
         let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
         for end in measures.model.held.endpoints.iter().filter(has_unread) {
             if let ObjectRef::Unix { peer_ino, .. } = &end.object {
@@ -62,6 +75,47 @@ impl Talk {
             }
         }
         talk
+    }
+
+    /// Whether a wait that a server ended was for another part of the answer whose first part ended another wait.
+    fn is_part(&self, first: &WaitSpan, wait: &WaitSpan, server: u32) -> bool {
+        let is_near = wait.end_ns.saturating_sub(first.end_ns) <= PART_MAX.ns();
+        let asked = self.questions.get(&(server, wait.thread.pid)).map_or(&[][..], Vec::as_slice);
+        let next = asked.partition_point(|at_ns| *at_ns < first.end_ns);
+        let is_asked = asked.get(next).is_some_and(|at_ns| *at_ns <= wait.end_ns);
+        wait.object == first.object && is_near && !is_asked
+    }
+
+    /// How long each answer of a server was waited for within a time, seconds, by the waits for it in order: its parts are one, and a
+    /// timeout of the waiter's own does not begin another.
+    pub(crate) fn lengths<'w>(
+        &self,
+        waits: impl Iterator<Item = &'w WaitSpan>,
+        (server, within): (u32, (Ns, Ns)),
+    ) -> Vec<f64> {
+        let is_answer = |wait: &WaitSpan| carrier(wait).is_some_and(|by| by.pid == server);
+        let by_clock = |wait: &WaitSpan| {
+            wait.wake.as_ref().is_some_and(|it| it.context == WakeContext::HardInterrupt)
+        };
+        let goes_on = |last: &WaitSpan, wait: &WaitSpan| {
+            let pause_ns = wait.begin_ns.saturating_sub(last.end_ns);
+            let is_part = || is_answer(last) && is_answer(wait) && self.is_part(last, wait, server);
+            let is_same_thread = wait.thread.tid == last.thread.tid;
+            is_same_thread && (by_clock(last) && pause_ns <= PART_MAX.ns() || is_part())
+        };
+        // With the first part of each, or the last wait before it.
+        let mut answers: Vec<(Ns, &WaitSpan)> = Vec::new();
+        for wait in waits.filter(|wait| wait.within_ns(within.0, within.1) > 0) {
+            let ns = wait.within_ns(within.0, within.1);
+            match answers.last_mut().filter(|(_, last)| goes_on(last, wait)) {
+                Some((sum, last)) => {
+                    *sum += ns;
+                    *last = if by_clock(last) { wait } else { *last };
+                }
+                None => answers.push((ns, wait)),
+            }
+        }
+        answers.into_iter().map(|(ns, _)| ns as f64 / 1e9).collect()
     }
 
     /// Those that ask a server, and those that ask them meanwhile, and so on.
@@ -96,9 +150,9 @@ impl Talk {
     pub(crate) fn with(&self, server: u32, answered_have_asked: bool) -> Asked {
         let own = (server, 0)..=(server, u32::MAX);
         let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
-        for ((_, client), count) in self.questions.range(own.clone()) {
+        for ((_, client), times) in self.questions.range(own.clone()) {
             asked.clients.insert(*client);
-            asked.questions += count;
+            asked.questions += times.len();
         }
         asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
         if answered_have_asked {

@@ -127,7 +127,7 @@ function rings() {
     folded("As a table", {}, table("The ring", ["who", "waits for", right("how long")],
       finding.chain.map((link) => [whoOf(link.who), link.waits_on.kind + " " + link.waits_on.name, right(seconds(link.seconds))])))));
 }
-const whoOf = (who) => who.name + (who.runs ? " " + who.runs : "") + (who.pid ? " " + who.pid + (who.tid ? "/" + who.tid : "") : "") +
+const whoOf = (who) => (who.program || who.name) + (who.runs ? " " + who.runs : "") + (who.pid ? " " + who.pid + (who.tid ? "/" + who.tid : "") : "") + (who.program ? " (thread " + who.name + ")" : "") +
   (who.runtime && who.workload ? " in " + who.workload : "");
 function ringPicture(chain, width) {
   const [height, cy, ry] = [280, 140, 100];

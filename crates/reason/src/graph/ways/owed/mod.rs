@@ -21,7 +21,9 @@ mod own_lock;
 mod own_timeout;
 mod person;
 mod polled;
+mod pooled_session;
 mod session_lock;
+mod set_to_work;
 mod unanswered;
 mod unit_job;
 mod woken_by;
@@ -33,6 +35,7 @@ pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
     &unit_job::WAY,
     &inside_server::WAY,
+    &pooled_session::WAY,
     &open_question::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
@@ -42,6 +45,7 @@ pub(super) static LADDER: &[&Way] = &[
     &event_loop::WAY,
     &far_end::WAY,
     &unanswered::WAY,
+    &set_to_work::WAY,
     &next_question::WAY,
     &descriptors::WAY,
     &next_event::WAY,

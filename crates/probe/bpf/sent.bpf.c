@@ -1,0 +1,116 @@
+/*
+ * sent.bpf.c: where sockets that are not connected send to.
+ *
+ * Such a socket has no other end of its own: each call names one (sendto, sendmsg, sendmmsg, io_uring), and the kernel looks for the way there
+ * each time, in the caller's name. Of sockets of UDP at a port that they were given, and of ICMP, the address is added to a map, once; a
+ * second one makes it unknown. A server answers at a port of its own and is left out before anything is looked up, and so is a packet
+ * that is forwarded.
+ *
+ * Written by whom: an entry is a process's; threads of it that race write the same, or `others`, which is never taken back.
+ * Must not: count datagrams (a flood passes here, and finds its entry), or take what the kernel sends in an interrupt for the
+ * process's that it interrupts. Rejected: reading the address at the call's entry (a program for each call of the host; io_uring has no
+ * such call); net_dev_queue, where a datagram that no route or filter lets out is not seen.
+ *
+ * Edit together: wire_net.h, src/decode/sent.rs.
+ */
+
+#define IPPROTO_ICMP 1
+#define IPPROTO_ICMPV6 58
+/* Of what leaves this host (include/net/flow.h): else the interface that a packet came by. */
+#define LOOPBACK_IFINDEX 1
+/* Ports that the kernel gives: as in facts/net.rs. */
+#define GIVEN_PORTS 32768
+#define NAME_SERVERS_PORT 53
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_sent_key);
+	__type(value, struct wire_sent);
+} sent SEC(".maps");
+
+/* Of the preempt count, as include/linux/preempt.h has it: soft and hard interrupts, and soft ones that are held off. */
+#define INTERRUPT_BITS 0x00ffff00
+
+/*
+ * Whether the way is looked for by the caller itself, and not in an interrupt of it, nor by a tunnel below its packet, which runs with soft
+ * interrupts held off. Not known is not the caller.
+ */
+static __always_inline bool is_the_callers(void)
+{
+	struct task_struct *current = compat_current();
+	__u64 runqueue = own_cpu()->runqueue;
+
+#if defined(__TARGET_ARCH_x86)
+	if (!preempt_count_from_runqueue)
+		return false;
+#endif
+	return !(compat_preempt_count(runqueue ? runqueue : compat_runqueue(current), (__u64)current) & INTERRUPT_BITS);
+}
+
+static __always_inline void add_sent(__u8 protocol, __u16 port, const struct wire_sent *to)
+{
+	struct wire_sent_key key = { .tgid = bpf_get_current_pid_tgid() >> 32, .protocol = protocol, .local_port = port };
+	struct wire_sent *known = bpf_map_lookup_elem(&sent, &key);
+
+	if (known && (known->others || (!to->others && known->remote[0] == to->remote[0] && known->remote[1] == to->remote[1] &&
+					known->remote_port == to->remote_port)))
+		return;
+	if (!key.tgid || !is_the_callers())
+		return;
+	if (known)
+		known->others = 1;
+	else
+		bpf_map_update_elem(&sent, &key, to, BPF_NOEXIST);
+}
+
+/* Whether it is of a socket that may be asked about: `ports` are its own and the other's. */
+static __always_inline bool asks(__u8 protocol, __u32 from_interface, __u16 own, __u16 other)
+{
+	if (from_interface != LOOPBACK_IFINDEX)
+		return false;
+	if (protocol == IPPROTO_UDP)
+		return own >= GIVEN_PORTS && other && other != NAME_SERVERS_PORT;
+	return protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6;
+}
+
+/* A port that was given to somebody is no service's: who sends there talks to a peer, and perhaps to more of them. */
+static __always_inline bool is_a_peers(__u8 protocol, __u16 other)
+{
+	return protocol == IPPROTO_UDP && other >= GIVEN_PORTS;
+}
+
+SEC("tp_btf/fib_table_lookup")
+int BPF_PROG(sent_by_ipv4, __u32 table, struct flowi4 *flow)
+{
+	__u8 protocol = flow->__fl_common.flowic_proto;
+	__u16 own = __builtin_bswap16(flow->uli.ports.sport), other = __builtin_bswap16(flow->uli.ports.dport);
+	struct wire_sent to = { .family = AF_INET, .others = is_a_peers(protocol, other) };
+
+	if (!asks(protocol, flow->__fl_common.flowic_iif, own, other))
+		return 0;
+	/* Of ICMP the type stands where the ports are. */
+	if (protocol == IPPROTO_UDP)
+		to.remote_port = other;
+	to.remote[0] = flow->daddr;
+	if (to.remote[0])
+		add_sent(protocol, protocol == IPPROTO_UDP ? own : 0, &to);
+	return 0;
+}
+
+SEC("tp_btf/fib6_table_lookup")
+int BPF_PROG(sent_by_ipv6, struct net *net, void *result, void *table, struct flowi6 *flow)
+{
+	__u8 protocol = flow->__fl_common.flowic_proto;
+	__u16 own = __builtin_bswap16(flow->uli.ports.sport), other = __builtin_bswap16(flow->uli.ports.dport);
+	struct wire_sent to = { .family = AF_INET6, .others = is_a_peers(protocol, other) };
+
+	if (!asks(protocol, flow->__fl_common.flowic_iif, own, other))
+		return 0;
+	if (protocol == IPPROTO_UDP)
+		to.remote_port = other;
+	bpf_core_read(to.remote, sizeof(to.remote), &flow->daddr);
+	if (to.remote[0] || to.remote[1])
+		add_sent(protocol, protocol == IPPROTO_UDP ? own : 0, &to);
+	return 0;
+}

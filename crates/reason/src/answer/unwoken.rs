@@ -1,0 +1,182 @@
+//! What a process stands in that was asked about and that nobody has woken: a semaphore, a condition, a lock of its own; the sentence of a
+//! look that would else call it idle.
+//!
+//! Whoever waits for a word of memory or a semaphore waits for somebody, and no kernel says for whom. A worker at rest looks the same, so only
+//! who is alone is said so: one thread that did not run, without a time limit, and no process of the same program beside or above it, as those
+//! of a pool have. What could wake it follows from the call: of a private word only a thread of its own, and it has none; of a shared one and
+//! of System V's whoever else uses it.
+//!
+//! Must not: say that anybody is late, call a lock held (rules/lock/), or speak of messages: a queue of them is work. Rejected: any process
+//! with one waiting thread (prefork servers wait by a semaphore for their turn to accept). Edit together: standing.rs, which has the other ends.
+
+use crate::facts::{Ns, Place, ThreadRef};
+use crate::measure::Measures;
+use crate::measure::own_functions::stands_in;
+use crate::model::words;
+use crate::programs::lock_kind::LockKind;
+use crate::waits::futex_value::is_private;
+use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack::lock_kind_of;
+use crate::waits::{WaitClass, goroutines};
+use std::collections::BTreeSet;
+
+/// The look's begin is read over so long.
+const BEGIN_NS: Ns = 100_000_000;
+/// PID of the first process: whose parent it is was begun by nobody who is still there.
+const INIT: u32 = 1;
+
+/// Title and paragraph, if the process that was asked about stands so.
+pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
+    let model = measures.model;
+    let asked = model.look.target.as_ref()?.pid;
+    // A goroutine is at another place than its thread.
+    let wait = stands_alone(measures, asked).filter(|_| !goroutines::are_known(model, asked))?;
+    let (what, whose) = awaited(measures, wait)?;
+    let who = model.threads.who(&wait.thread);
+    let lasts = wait.end_ns.saturating_sub(wait.begin_ns) as f64 / 1e9;
+    let least = if wait.begin_estimated { "at least " } else { "" };
+    let place = stands_in(model, &wait.thread, (model.look.begin_ns, model.look.end_ns));
+    let place = place.map_or_else(String::new, |place| format!(" in {place}"));
+    Some((
+        format!("{who} has waited all the time for {what}, and was not woken."),
+        format!("It has stood{place} for {least}{}. {whose}", words::seconds(lasts)),
+    ))
+}
+
+/// The one wait of a process that has a single thread and is no worker among its like.
+fn stands_alone<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan> {
+    let model = measures.model;
+    let of_times = model.threads.times.iter().map(|time| &time.thread);
+    let of_waits = measures.waits().map(|wait| &wait.thread);
+    let own = of_times.chain(of_waits).chain(model.threads.every_thread());
+    let threads: BTreeSet<u32> = own.filter(|it| it.pid == pid).map(|it| it.tid).collect();
+    if threads.len() != 1 || is_one_of_several(measures, pid) {
+        return None;
+    }
+    let is_it = |wait: &&WaitSpan| {
+        wait.thread.pid == pid
+            && wait.standing
+            && matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
+            && wait.begin_ns <= model.look.begin_ns + BEGIN_NS
+            && !is_timed(&wait.place)
+            && measures.graph.holder(wait).is_none_or(|holder| holder.pid == pid)
+    };
+    measures.waits().find(is_it)
+}
+
+/// Whether a process has others of its program beside or above it, or nobody knows.
+fn is_one_of_several(measures: &Measures<'_>, pid: u32) -> bool {
+    let threads = &measures.model.threads;
+    let name = threads.process_name(pid);
+    let Some(parent) = measures.graph.parent_of(pid).filter(|parent| *parent > INIT) else {
+        return false;
+    };
+    let above = threads.process_name(parent);
+    let is_main = |thread: &&ThreadRef| thread.tid == thread.pid && thread.pid != pid;
+    let beside = threads
+        .every_thread()
+        .filter(is_main)
+        .any(|other| other.comm == name && measures.graph.parent_of(other.pid) == Some(parent));
+    above.is_empty() || above == name || beside
+}
+
+/// Whether a call ends by itself.
+fn is_timed(place: &Place) -> bool {
+    matches!(place.syscall.as_str(), "futex" | "semtimedop") && place.args[3] != 0
+}
+
+/// What a thread stands in, and who could give it.
+fn awaited(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)> {
+    let place = &wait.place;
+    let [first, second, ..] = place.args;
+    let kind = lock_kind_of(measures.model, &wait.thread, wait.begin_ns, wait.end_ns);
+    let kind = kind.map_or("a word of its memory", LockKind::phrase);
+    match place.syscall.as_str() {
+        // The second is where the operations are: without one the arguments are not known.
+        "semop" | "semtimedop" if second != 0 => Some((
+            format!("a semaphore of System V's set {first}"),
+            format!(
+                "Whoever uses that set could give it: ipcs -s -i {first} says which process was at each of its semaphores last."
+            ),
+        )),
+        // Without an address they are not known.
+        "futex" if first == 0 => None,
+        "futex" if is_private(place) => Some((
+            format!("{kind} at {first:#x}"),
+            "Only a thread of its own could wake it there, and it has no other; or a signal."
+                .into(),
+        )),
+        "futex" => Some((
+            format!("{kind} at {first:#x}, which other processes may share"),
+            format!(
+                "Whoever else has that memory mapped could give it: grep -s rw-s /proc/{}/maps says which file it is, and fuser -v who has that.",
+                wait.thread.pid
+            ),
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// futex(2): FUTEX_WAIT_BITSET, with and without FUTEX_PRIVATE_FLAG.
+    const SHARED: [u64; 6] = [0x7f00_0000_1000, 9 | 256, 0, 0, 0, 0];
+    const PRIVATE: [u64; 6] = [0x7f00_0000_1000, 9 | 128, 0, 0, 0, 0];
+    /// semop(2): set 5, whose operations are somewhere.
+    const SEMOP: [u64; 6] = [5, 0x7ffd_0000, 1, 0, 0, 0];
+
+    fn stands(pid: u32, tid: u32, syscall: &str, args: [u64; 6]) -> Fact {
+        let place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
+        let mut wait = at_place(pid, "app", place);
+        if let Body::Blocked(wait) = &mut wait.body {
+            wait.thread.tid = tid;
+        }
+        wait
+    }
+
+    fn process(pid: u32, comm: &str, parent_pid: u32) -> Fact {
+        identity(Thread { thread: thread(pid, comm), parent_pid, ..Thread::default() })
+    }
+
+    /// Process 10, begun by a shell, stands in a call; and more.
+    fn title(syscall: &str, args: [u64; 6], more: Vec<Fact>) -> String {
+        let own = vec![
+            of_process(10, "app"),
+            process(9, "sh", 1),
+            process(10, "app", 9),
+            stands(10, 10, syscall, args),
+        ];
+        explain([host(), own, more].concat()).answer.title
+    }
+
+    #[test]
+    fn who_stands_alone_is_said_what_in() {
+        let of = |syscall, args| title(syscall, args, Vec::new());
+        let said =
+            |what: &str| format!("app 10 has waited all the time for {what}, and was not woken.");
+        assert_eq!(of("semop", SEMOP), said("a semaphore of System V's set 5"));
+        let word = "a word of its memory at 0x7f0000001000";
+        assert_eq!(of("futex", PRIVATE), said(word));
+        assert_eq!(of("futex", SHARED), said(&format!("{word}, which other processes may share")));
+    }
+
+    #[test]
+    fn workers_at_rest_are_idle() {
+        let idle = |syscall, args, more| {
+            let title = title(syscall, args, more);
+            assert!(title.contains(" is idle: "), "{title}");
+        };
+        idle("futex", PRIVATE, vec![stands(10, 11, "futex", PRIVATE)]);
+        idle("futex", PRIVATE, vec![stands(10, 11, "epoll_wait", [0; 6])]);
+        idle("semop", SEMOP, vec![process(12, "app", 9)]);
+        idle("semop", SEMOP, vec![process(9, "app", 1)]);
+        let timed = [SHARED[0], SHARED[1], 0, 0x7ffd_0000, 0, 0];
+        idle("futex", timed, Vec::new());
+        idle("semtimedop", [5, 0x7ffd_0000, 1, 0x7ffd_0100, 0, 0], Vec::new());
+    }
+}
