@@ -114,15 +114,15 @@ impl UserStacks {
 
     /// Leaves out the threads of programs of 32 bits, whose words, registers and tables are others, and says so of each program once.
     fn leave_out_narrow(&mut self, left: &mut Vec<Left>) -> Vec<Fact> {
-        let mut facts = Vec::new();
+        let mut fresh = Vec::new();
         left.retain(|left| {
             let is_narrow = left.is_of_32_bits();
             if is_narrow && self.narrow.insert(left.thread.pid) {
-                facts.push(narrow(left.at_ns, left.thread.pid));
+                fresh.push(left.thread.pid);
             }
             !is_narrow
         });
-        facts
+        narrow(now(), fresh).into_iter().collect()
     }
 
     /// Reports the stacks of what was asked about, as far as it waits for long already, at some tick of a look that began then.
@@ -317,15 +317,22 @@ struct May {
 }
 
 /// Said once for a process.
-fn narrow(at_ns: Ns, pid: u32) -> Fact {
+fn narrow(at_ns: Ns, pids: Vec<u32>) -> Option<Fact> {
+    let first = pids.first()?;
+    let whose = match pids.len() {
+        1 => format!("process {first} is a program of 32 bits, whose stacks are not read"),
+        several => {
+            format!("{several} processes are programs of 32 bits, whose stacks are not read")
+        }
+    };
     let blind = Blind {
         what: "user_stacks".into(),
-        why: format!("process {pid} is a program of 32 bits, whose stacks are not read"),
-        therefore: "which lock it waits for is said only as far as the kernel knows".into(),
-        pids: vec![pid],
+        why: whose,
+        therefore: "which lock they wait for is said only as far as the kernel knows".into(),
+        pids,
         ..Blind::default()
     };
-    Fact { at_ns, body: Body::Blind(blind) }
+    Some(Fact { at_ns, body: Body::Blind(blind) })
 }
 
 /// Said once, when no more is tried.

@@ -166,6 +166,8 @@ fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io:
     name(place, &mut found, buffer)?;
     // What the table of a tunnel cannot say takes nothing from the hops that are known.
     let (mut beyond, unread) = beyond_tunnels(place, &mut found, buffer);
+    // Who is sent to by somebody else as well keeps the way of those: a tunnel's own may be another.
+    beyond.retain(|beyond| found.iter().all(|own| own.destination != beyond.destination));
     name(place, &mut beyond, buffer)?;
     Ok(found.into_iter().chain(beyond).map(Body::NextHop).chain(unread).collect())
 }
@@ -203,6 +205,8 @@ fn beyond_tunnels(
         let name = hops.first().map(|hop| hop.interface.clone()).unwrap_or_default();
         match beyond_tunnel(place, index, hops, buffer) {
             Ok(beyond) => found.extend(beyond),
+            // It is gone meanwhile.
+            Err(error) if is_no_answer(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => {
                 unread.push(Body::Blind(unread_table(place.namespace.netns, &name, &error)));
             }

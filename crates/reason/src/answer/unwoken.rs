@@ -68,16 +68,16 @@ fn stands_alone<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan
 fn is_one_of_several(measures: &Measures<'_>, pid: u32) -> bool {
     let threads = &measures.model.threads;
     let name = threads.process_name(pid);
-    let Some(parent) = measures.graph.parent_of(pid).filter(|parent| *parent > INIT) else {
-        return false;
-    };
-    let above = threads.process_name(parent);
+    // Of those that the init of the host began, or somebody who is not known, each may be one of a pool.
+    let began = |of: u32| measures.graph.parent_of(of).filter(|parent| *parent > INIT);
+    let parent = began(pid);
     let is_main = |thread: &&ThreadRef| thread.tid == thread.pid && thread.pid != pid;
     let beside = threads
         .every_thread()
         .filter(is_main)
-        .any(|other| other.comm == name && measures.graph.parent_of(other.pid) == Some(parent));
-    above.is_empty() || above == name || beside
+        .any(|other| other.comm == name && began(other.pid) == parent);
+    let above = parent.map(|parent| threads.process_name(parent));
+    above.is_some_and(|above| above.is_empty() || above == name) || beside
 }
 
 /// Whether a call ends by itself.
@@ -96,7 +96,8 @@ fn awaited(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)>
         "semop" | "semtimedop" if second != 0 => Some((
             format!("a semaphore of System V's set {first}"),
             format!(
-                "Whoever uses that set could give it: ipcs -s -i {first} says which process was at each of its semaphores last."
+                "Whoever uses that set could give it: nsenter -t {} -i ipcs -s -i {first} says which process was at each of its semaphores last.",
+                wait.thread.pid
             ),
         )),
         // Without an address they are not known.

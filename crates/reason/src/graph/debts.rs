@@ -18,14 +18,6 @@ use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-/// Ages of data are counted in jiffies.
-pub(super) static CLOCKS_APART: Threshold = Threshold::new(
-    10.0,
-    "ms",
-    "between the clocks of two connections, where they count in jiffies",
-    "a jiffy at 100 Hz, the longest of a kernel",
-);
-
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
 static CLOSED_MIN: Threshold = Threshold::new(
     100.0,

@@ -8,22 +8,19 @@
 //! last of them by what the other does. Unix sockets have no clocks: there it is the only one whom the relay set to work just
 //! after the question came, and who was seen at it until the answer.
 //!
-//! A broker hands a question to who connected to it for work, and asks on no connection of its own: there both ends of the work have to
-//! fit, the broker's word to the worker and the worker's to the broker (gearmand, NATS).
-//!
 //! Must not: choose where two clients' questions went out to different processes at one time, or believe a connection that was
 //! asked before the question came, or on which nobody ever answers. Rejected: who woke the proxy last (its other clients do), and
 //! how much it worked (a proxy that is the bottleneck has no answer outstanding).
 
 use super::channels::waits_for_undelivered;
 use super::conversation::{answered_ns, waited_since_ns};
-use super::debts::{CLOCKS_APART, Debt};
+use super::debts::Debt;
 use super::index::Index;
 use super::leaf::ChainLink;
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, is_for_an_answer};
 use super::serving::serving_since;
-use crate::facts::{InetRef, Ns, ObjectRef, ThreadRef};
+use crate::facts::{InetRef, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -39,6 +36,14 @@ pub(super) static RELAYED_WITHIN: Threshold = Threshold::new(
     "ms",
     "from a client's question to a relay's own: a later one waited in the relay, or is somebody else's",
     "chosen: a relay that all CPUs are taken from gets its turn within a few tens of milliseconds",
+);
+
+/// Ages of data are counted in jiffies.
+pub(super) static CLOCKS_APART: Threshold = Threshold::new(
+    10.0,
+    "ms",
+    "between the clocks of two connections, where they count in jiffies",
+    "a jiffy at 100 Hz, the longest of a kernel",
 );
 
 /// A question that a relay has passed on.
@@ -81,7 +86,7 @@ pub(super) fn passed_on(
         index.debts.asked_by(asks.who.pid).filter(is_question).max_by_key(|debt| debt.since_ns);
     let came_ns = question.map_or(since_ns, Debt::asked_ns);
     let on_connection = on_connection(index, (socket, question, came_ns), relay, within.1);
-    on_connection.or_else(|| handed_to(index, asks, relay, came_ns)).or_else(|| {
+    on_connection.or_else(|| {
         let asker = Asker { who: &asks.who, until };
         let end_ns = index.model.look.end_ns;
         let answered_ns = answered_ns(index, asker, relay.pid).unwrap_or(end_ns).min(end_ns);
@@ -137,52 +142,6 @@ fn on_connection(
     let standing = first.seen_ns >= index.model.look.end_ns;
     let (on, asked_ns) = (Object::Inet(first.ino), first.asked_ns());
     Some(Relayed { on, by, asked_ns, until_ns, standing })
-}
-
-/// Of a broker, which asks nobody itself: the only one of those who connected to it for work that it sent something just after the question
-/// came, that was at it and at no message of the broker's since, and whose word to the broker the asker was woken after. The broker's
-/// words to the asker in between, as its questions whether he is there, end nothing.
-fn handed_to(
-    index: &Index<'_>,
-    asks: &ChainLink,
-    relay: &ThreadRef,
-    came_ns: Ns,
-) -> Option<Relayed> {
-    if index.debts.asked_by(relay.pid).next().is_some() {
-        return None;
-    }
-    let is_to_relay = |wait: &WaitSpan| match &wait.place.object {
-        Some(ObjectRef::Inet(socket)) => {
-            index.connections.far_processes(socket).iter().any(|far| far.pid == relay.pid)
-        }
-        _ => false,
-    };
-    let from = came_ns.saturating_sub(CLOCKS_APART.ns());
-    let sent_to = index.woken.by(relay.pid, from, came_ns + RELAYED_WITHIN.ns()).iter();
-    let took = sent_to.filter(|it| {
-        it.thread.pid != asks.who.pid && is_for_an_answer(index, it) && is_to_relay(it)
-    });
-    let works = |(worker, since_ns): (&ThreadRef, Ns)| {
-        let said = index.woken.by(worker.pid, since_ns, index.model.look.end_ns).iter();
-        let until_ns = said.copied().find(|it| it.thread.pid == relay.pid)?.end_ns;
-        let within = (since_ns, until_ns);
-        let mut waits = index.waits.within(worker, since_ns, until_ns).iter();
-        let returned = waits.any(|it| it.within_ns(since_ns, until_ns) > 0 && is_to_relay(it));
-        // Nearer ones may be each other's by chance.
-        let is_at_it = until_ns > since_ns + RELAYED_WITHIN.ns()
-            && !returned
-            && rest_ns(index, worker, within) == 0
-            && is_seen_at_it(index, worker, within);
-        let mut passed_back =
-            index.woken.by(relay.pid, until_ns, until_ns + RELAYED_WITHIN.ns()).iter();
-        let is_answer = |it: &&WaitSpan| it.thread.pid == asks.who.pid && it.object == asks.object;
-        (is_at_it && passed_back.any(is_answer)).then(|| (worker.clone(), since_ns, until_ns))
-    };
-    let mut at_it: Vec<_> = took.filter_map(|it| works((&it.thread, it.end_ns))).collect();
-    at_it.dedup_by_key(|(worker, ..)| worker.pid);
-    let (worker, asked_ns, until_ns) = at_it.pop().filter(|_| at_it.is_empty())?;
-    let (on, by) = (Object::Process(worker.pid), Some(worker));
-    Some(Relayed { on, by, asked_ns, until_ns, standing: false })
 }
 
 /// Where no clock of a connection says it: of those whose wait for a question a relay at work ended just after the question came, the
@@ -516,41 +475,6 @@ mod tests {
         let all = spent(vec![then, last]);
         let own: Ns = all.iter().filter(|part| part.0 == PROXY).map(|part| part.2).sum();
         assert_eq!(own, 800, "it was answered at 2,200 ms: {all:?}");
-    }
-
-    #[test]
-    fn a_broker_s_worker_is_waited_for_from_the_word_that_it_got_to_the_one_that_it_gave() {
-        let ended_by = |mut fact: Fact, by: u32| {
-            if let Body::Wait(wait) = &mut fact.body {
-                let (context, by) = (WakeContext::SoftInterrupt, thread(by, "job"));
-                wait.wake = Some(Wake { at_ns: wait.end_ns, context, by, ..Wake::default() });
-            }
-            fact
-        };
-        let worker = |pid: u32, ino: u64, said_ms: Ns| {
-            let on = socket(ino, 6000 + pid as u16, 80);
-            vec![
-                endpoint(pid, "worker", on.clone()),
-                endpoint(PROXY, "broker", socket(ino + 1, 80, 6000 + pid as u16)),
-                ended_by(wait(pid, "recvfrom", Some(on.clone()), (0, ASKED_MS + 1)), PROXY),
-                wait(pid, "clock_nanosleep", None, (ASKED_MS + 2, said_ms - 1)),
-                ended_by(wait(PROXY, "epoll_wait", None, (said_ms - 1, said_ms)), pid),
-                wait(pid, "recvfrom", Some(on), (said_ms + 1, said_ms + 50)),
-            ]
-        };
-        let again =
-            |by| ended_by(wait(CLIENT, "recvfrom", Some(socket(5, 5000, 80)), (3_000, 3_001)), by);
-        let facts = |said_ms| [worker(50, 60, said_ms), vec![again(PROXY)]].concat();
-        let own = |ms| (PROXY, WaitClass::Unseen, ms);
-        let at_once = (50, WaitClass::Unseen, 1);
-        let expected = [own(1), at_once, (50, WaitClass::Timer, 1_995), at_once, own(2)];
-        assert_eq!(spent(facts(2_998)), expected);
-        let without = |facts: Vec<Fact>| spent(facts).iter().all(|part| part.0 == PROXY);
-        assert!(without(worker(50, 60, 2_998)), "nobody was told of it");
-        assert!(without([worker(50, 60, 2_998), vec![again(OTHER)]].concat()), "another told it");
-        assert!(without(facts(1_100)), "he took the next message before the answer");
-        let two = [facts(2_998), worker(51, 70, 2_997)].concat();
-        assert!(without(two), "either may be it");
     }
 
     #[test]

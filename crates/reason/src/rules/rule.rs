@@ -217,10 +217,14 @@ pub struct FileSeen {
 pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> Option<FileSeen> {
     let netns_of = |of: &ThreadRef| model.threads.identity(of).map_or(0, |known| known.netns);
     let netns = netns_of(thread);
-    let elsewhere = model.net.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
+    let links = || model.net.links.iter();
+    let elsewhere = links().any(|link| link.netns == netns && !link.netns_name.is_empty());
     let container = model.container_of(thread);
     let own_view = container.filter(|it| it.is_real() || it.is_unit());
     let is_there = lifetimes::is_there_at_end(model, thread);
+    // A namespace that went with it has no interface left, and it may have had files of its own.
+    let is_known = links().next().is_none() || links().any(|link| link.netns == netns);
+    let elsewhere = elsewhere || !is_there && netns != 0 && !is_known;
     if !elsewhere && (container.is_none() || own_view.is_none() && !is_there) {
         return Some(FileSeen { path: path.to_string(), through: None });
     }

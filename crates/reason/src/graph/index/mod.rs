@@ -1,14 +1,12 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
 //! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
-//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), whose transaction has a pool's connections
-//! (pooled.rs), and who owes an answer (graph/debts.rs). Each has its
+//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), and who owes an answer (graph/debts.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
 pub mod connections;
 pub mod devices;
 pub mod families;
-pub mod pooled;
 pub mod questions;
 pub mod waits;
 pub mod woken;
@@ -20,7 +18,6 @@ use crate::waits::timeline::Timelines;
 use connections::Connections;
 use devices::Devices;
 use families::Families;
-use pooled::Pooled;
 use questions::Questions;
 use waits::Waits;
 use woken::Woken;
@@ -45,8 +42,6 @@ pub struct Index<'a> {
     pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.
     pub(super) debts: Debts,
-    /// To whom pools have lent all connections.
-    pub(super) pooled: Pooled,
 }
 
 impl<'a> Index<'a> {
@@ -61,19 +56,7 @@ impl<'a> Index<'a> {
         debts.add_awaited_before(model, accepted);
         let (devices, questions) = (Devices::new(model), Questions::new(model));
         let woken = Woken::new(timelines);
-        let pooled = Pooled::new(model, &connections, &debts);
-        Self {
-            model,
-            timelines,
-            waits,
-            families,
-            connections,
-            devices,
-            questions,
-            woken,
-            debts,
-            pooled,
-        }
+        Self { model, timelines, waits, families, connections, devices, questions, woken, debts }
     }
 }
 

@@ -118,14 +118,20 @@ fn led_on(ends: &[End], listener: Listener<'_>, clients: &[&WaitSpan]) -> f64 {
     ends.iter().filter(is_beyond).map(|end| end.seconds).sum()
 }
 
-/// What the server's threads do as the look ends. Its first thread is believed before the others: one that was seen and
-/// stands nowhere runs, whatever its helpers wait for.
+/// What the server's threads do as the look ends. Its first thread is believed before the others: one that has run for half of the look
+/// by then is at work, whatever its helpers wait for.
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
     let mut doing = ("is at work", WaitClass::Running);
     let main = wait_words::main_thread(measures, process.pid);
-    let stands =
-        |thread: &ThreadRef| measures.graph.waits_of(thread).last().filter(|wait| wait.standing);
-    if measures.graph.is_seen(&main) && stands(&main).is_none() {
+    let last = |thread: &ThreadRef| measures.graph.waits_of(thread).last();
+    let stands = |thread: &ThreadRef| last(thread).filter(|wait| wait.standing);
+    let look = &measures.model.look;
+    // Who only waits for a CPU has work.
+    let rested = measures.graph.waits_of(&main).iter().rfind(|it| it.class != WaitClass::RunQueue);
+    let since_ns = rested.map_or(look.begin_ns, |wait| wait.end_ns.max(look.begin_ns));
+    let ran_ns = look.end_ns.saturating_sub(since_ns);
+    let is_at_work = stands(&main).is_none() && 2 * ran_ns >= look.end_ns - look.begin_ns;
+    if measures.graph.is_seen(&main) && is_at_work {
         return doing;
     }
     for thread in measures.graph.threads_of(&[process.pid]) {

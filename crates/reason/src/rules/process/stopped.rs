@@ -93,7 +93,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
         title,
         text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
         evidence,
-        remedy: vec![way_out(measures, signal, stopped)],
+        remedy: ways_out(measures, signal, stopped),
     }
 }
 
@@ -103,17 +103,20 @@ const OF_TERMINAL: [i32; 2] = [21, 22];
 const TYPED: i32 = 20;
 
 /// Continued in the background, who was stopped for its terminal asks for that again.
-fn way_out(measures: &Measures<'_>, signal: Option<&Signal>, stopped: &ThreadRef) -> Remedy {
+fn ways_out(measures: &Measures<'_>, signal: Option<&Signal>, stopped: &ThreadRef) -> Vec<Remedy> {
     match signal {
-        Some(signal) if OF_TERMINAL.contains(&signal.signal) => Remedy::to(
+        Some(signal) if OF_TERMINAL.contains(&signal.signal) => vec![Remedy::to(
             "bring it to the foreground in its shell (fg), or start it with its input from /dev/null: continued in the background it is \
              stopped again at once",
-        ),
-        None if is_behind(measures, stopped) => Remedy::to(
-            "bring it to the foreground in its shell (fg): it is in the background of its terminal, and continued there it stops again \
-             as soon as it reads from it or sets it",
-        ),
-        _ => Remedy::to("continue it").go_on(stopped),
+        )],
+        None if is_behind(measures, stopped) => vec![
+            Remedy::to(
+                "bring it to the foreground in its shell (fg): it is in the background of its terminal",
+            ),
+            Remedy::to("continue it where it is: it stops again as soon as it reads from its terminal or sets it")
+                .go_on(stopped),
+        ],
+        _ => vec![Remedy::to("continue it").go_on(stopped)],
     }
 }
 
@@ -207,7 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_before_the_look_in_the_background_of_a_terminal_is_not_continued_there() {
+    fn who_was_stopped_before_the_look_in_the_background_of_a_terminal_is_brought_to_the_foreground_first()
+     {
         let command = |foreground_group| {
             let job = Thread {
                 thread: thread(20, "vim"),
@@ -217,11 +221,12 @@ mod tests {
             };
             let mut facts = host();
             facts.extend([identity(job), blocked(20, "vim", WaitState::Stopped, "")]);
-            explain(facts).findings.remove(0).remedy.remove(0).command
+            let ways = explain(facts).findings.remove(0).remedy;
+            ways.into_iter().map(|way| way.command).collect::<Vec<_>>()
         };
-        assert_eq!(command(Some(5)), "", "it would stop again");
-        assert_eq!(command(Some(20)), "kill -CONT 20");
-        assert_eq!(command(None), "kill -CONT 20", "a daemon");
+        assert_eq!(command(Some(5)), ["", "kill -CONT 20"], "there it may stop again");
+        assert_eq!(command(Some(20)), ["kill -CONT 20"]);
+        assert_eq!(command(None), ["kill -CONT 20"], "a daemon");
     }
 
     #[test]

@@ -83,7 +83,10 @@ impl Talk {
         let asked = self.questions.get(&(server, wait.thread.pid)).map_or(&[][..], Vec::as_slice);
         let next = asked.partition_point(|at_ns| *at_ns < first.end_ns);
         let is_asked = asked.get(next).is_some_and(|at_ns| *at_ns <= wait.end_ns);
-        wait.object == first.object && is_near && !is_asked
+        // Where most questions are not seen, as those that come while the server is busy, none between is no sign.
+        let are_seen =
+            2 * asked.len() >= self.answered(server, wait.thread.pid).unwrap_or_default();
+        wait.object == first.object && is_near && !is_asked && are_seen
     }
 
     /// How long each answer of a server was waited for within a time, seconds, by the waits for it in order: its parts are one, and a

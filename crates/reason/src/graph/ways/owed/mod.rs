@@ -21,9 +21,7 @@ mod own_lock;
 mod own_timeout;
 mod person;
 mod polled;
-mod pooled_session;
 mod session_lock;
-mod set_to_work;
 mod unanswered;
 mod unit_job;
 mod woken_by;
@@ -35,7 +33,6 @@ pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
     &unit_job::WAY,
     &inside_server::WAY,
-    &pooled_session::WAY,
     &open_question::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
@@ -45,7 +42,6 @@ pub(super) static LADDER: &[&Way] = &[
     &event_loop::WAY,
     &far_end::WAY,
     &unanswered::WAY,
-    &set_to_work::WAY,
     &next_question::WAY,
     &descriptors::WAY,
     &next_event::WAY,

@@ -4,11 +4,10 @@
 //! Must not: call an answer late (rules/net).
 
 use crate::facts::Ns;
-use crate::graph::debts::CLOCKS_APART;
 use crate::graph::debts::Debt;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
-use crate::graph::relayed::{RELAYED_WITHIN, who_owes};
+use crate::graph::relayed::{CLOCKS_APART, RELAYED_WITHIN, who_owes};
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
