@@ -64,53 +64,48 @@ static __always_inline void add_sent(__u8 protocol, __u16 port, const struct wir
 		bpf_map_update_elem(&sent, &key, to, BPF_NOEXIST);
 }
 
-/* Whether it is of a socket that may be asked about: `ports` are its own and the other's. */
-static __always_inline bool asks(__u8 protocol, __u32 from_interface, __u16 own, __u16 other)
+/* A way that is looked for; `to` has the address, and the family. */
+static __always_inline int sends(const struct flowi_common *common, const union flowi_uli *uli, struct wire_sent *to)
 {
-	if (from_interface != LOOPBACK_IFINDEX)
-		return false;
-	if (protocol == IPPROTO_UDP)
-		return own >= GIVEN_PORTS && other && other != NAME_SERVERS_PORT;
-	return protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6;
-}
+	__u16 own = __builtin_bswap16(uli->ports.sport), other = __builtin_bswap16(uli->ports.dport);
+	__u8 protocol = common->flowic_proto;
 
-/* A port that was given to somebody is no service's: who sends there talks to a peer, and perhaps to more of them. */
-static __always_inline bool is_a_peers(__u8 protocol, __u16 other)
-{
-	return protocol == IPPROTO_UDP && other >= GIVEN_PORTS;
+	if (!to->remote[0] && !to->remote[1])
+		return 0;
+	if (protocol == IPPROTO_UDP) {
+		if (own < GIVEN_PORTS || !other || other == NAME_SERVERS_PORT)
+			return 0;
+		to->remote_port = other;
+		/* A port that was given to somebody is no service's: who sends there talks to a peer, and perhaps to more of them. */
+		to->others = other >= GIVEN_PORTS;
+	} else if (protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6) {
+		/* The type stands where the ports are. */
+		own = 0;
+	} else {
+		return 0;
+	}
+	add_sent(protocol, own, to);
+	return 0;
 }
 
 SEC("tp_btf/fib_table_lookup")
 int BPF_PROG(sent_by_ipv4, __u32 table, struct flowi4 *flow)
 {
-	__u8 protocol = flow->__fl_common.flowic_proto;
-	__u16 own = __builtin_bswap16(flow->uli.ports.sport), other = __builtin_bswap16(flow->uli.ports.dport);
-	struct wire_sent to = { .family = AF_INET, .others = is_a_peers(protocol, other) };
+	struct wire_sent to = { .family = AF_INET };
 
-	if (!asks(protocol, flow->__fl_common.flowic_iif, own, other))
+	if (flow->__fl_common.flowic_iif != LOOPBACK_IFINDEX)
 		return 0;
-	/* Of ICMP the type stands where the ports are. */
-	if (protocol == IPPROTO_UDP)
-		to.remote_port = other;
 	to.remote[0] = flow->daddr;
-	if (to.remote[0])
-		add_sent(protocol, protocol == IPPROTO_UDP ? own : 0, &to);
-	return 0;
+	return sends(&flow->__fl_common, &flow->uli, &to);
 }
 
 SEC("tp_btf/fib6_table_lookup")
 int BPF_PROG(sent_by_ipv6, struct net *net, void *result, void *table, struct flowi6 *flow)
 {
-	__u8 protocol = flow->__fl_common.flowic_proto;
-	__u16 own = __builtin_bswap16(flow->uli.ports.sport), other = __builtin_bswap16(flow->uli.ports.dport);
-	struct wire_sent to = { .family = AF_INET6, .others = is_a_peers(protocol, other) };
+	struct wire_sent to = { .family = AF_INET6 };
 
-	if (!asks(protocol, flow->__fl_common.flowic_iif, own, other))
+	if (flow->__fl_common.flowic_iif != LOOPBACK_IFINDEX || flow->__fl_common.flowic_proto == IPPROTO_TCP)
 		return 0;
-	if (protocol == IPPROTO_UDP)
-		to.remote_port = other;
 	bpf_core_read(to.remote, sizeof(to.remote), &flow->daddr);
-	if (to.remote[0] || to.remote[1])
-		add_sent(protocol, protocol == IPPROTO_UDP ? own : 0, &to);
-	return 0;
+	return sends(&flow->__fl_common, &flow->uli, &to);
 }

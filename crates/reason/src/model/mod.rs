@@ -253,11 +253,16 @@ impl Model {
 
     /// Gives sockets that are not connected, and are waited for, the other ends that they send to.
     fn complete_sockets(&mut self) {
+        // Few looks have any, and there may be a million waits.
+        if self.called.sent_to.is_empty() {
+            return;
+        }
         let ended = self.waits.waits.iter_mut().map(|it| (it.thread.pid, &mut it.place));
         let standing = self.waits.blocked.iter_mut().map(|(_, it)| (it.thread.pid, &mut it.place));
         for (pid, place) in ended.chain(standing) {
-            let completed = self.called.sent_to.complete(pid, place).cloned();
-            completed.iter().for_each(|object| self.called.learn_remote(object));
+            if let Some(completed) = self.called.sent_to.complete(pid, place) {
+                self.called.learn_remote(completed);
+            }
         }
     }
 

@@ -25,22 +25,21 @@ impl Destinations {
         }
     }
 
-    /// Gives the socket that a process waits on in a call that receives the other end that it sends to.
-    pub(super) fn complete<'p>(&self, pid: u32, place: &'p mut Place) -> Option<&'p ObjectRef> {
-        let object = receives(place)?;
-        self.complete_socket(pid, object);
-        Some(object)
+    /// Nobody was seen to send so: no wait need be looked at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    fn complete_socket(&self, pid: u32, object: &mut ObjectRef) {
-        let ObjectRef::Inet(socket) = object else { return };
+    /// Gives the socket that a process waits on in a call that receives the other end that it sends to, and returns it, if that is known.
+    pub(super) fn complete<'p>(&self, pid: u32, place: &'p mut Place) -> Option<&'p ObjectRef> {
+        let object = receives(place)?;
+        let ObjectRef::Inet(socket) = object else { return None };
         if socket.remote.port() != 0 || !socket.remote.ip().is_unspecified() {
-            return;
+            return None;
         }
         let port = if socket.protocol == "udp" { socket.local.port() } else { 0 };
-        if let Some(remote) = self.0.get(&(pid, socket.protocol.clone(), port)) {
-            socket.remote = *remote;
-        }
+        socket.remote = *self.0.get(&(pid, socket.protocol.clone(), port))?;
+        Some(object)
     }
 }
 

@@ -7,7 +7,7 @@
 //! Rejected: asking in each rule that continues somebody (seven do, and the eighth would forget it). Edit together: engine.rs,
 //! remedy.rs (`go_on`).
 
-use super::action::{Action, ActionKind, Question};
+use super::action::{Action, ActionKind};
 use super::wording::Remedy;
 use crate::facts::ThreadRef;
 use crate::measure::Measures;
@@ -28,8 +28,7 @@ fn continued(measures: &Measures<'_>, way: &Remedy) -> Option<Remedy> {
             "{} goes on again; if it happens again, see meanwhile who stops it",
             measures.model.threads.who(&who)
         );
-        let command = format!("holdup -p {}", who.pid);
-        Remedy::to(text).ask(Question::Look, &who, command)
+        Remedy::to(text).look(&who)
     })
 }
 
@@ -82,7 +81,7 @@ mod tests {
     fn who_was_continued_is_not_continued_again() {
         assert_eq!(way_out(None).command, "kill -CONT 20");
         let later = way_out(Some(LOOK_NS / 2));
-        assert_eq!((&*later.command, &*later.undo), ("holdup -p 20", ""));
+        assert_eq!((&*later.command, &*later.undo), ("holdup pid 20", ""));
         assert!(later.text.starts_with("job 20 goes on again"), "{}", later.text);
     }
 
