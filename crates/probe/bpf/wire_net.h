@@ -112,7 +112,7 @@ struct wire_messages {
 struct wire_sent_key {
 	__u32 tgid;
 	__u16 protocol;
-	__u16 local_port; /* 0 of ICMP */
+	__u16 local_port;
 };
 
 /* Where they send to. */

@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 pub struct SentTo {
     /// The process.
     pub pid: u32,
-    /// As of [`super::InetRef`]: `udp`, `icmp`, `icmpv6`.
+    /// As of [`super::InetRef`]: `udp`.
     pub protocol: String,
-    /// Its own port, one that it was given; 0 of ICMP.
+    /// Its own port, one that it was given.
     pub local_port: u16,
-    /// Where to; port 0 of ICMP.
+    /// Where to.
     pub remote: SocketAddr,
 }

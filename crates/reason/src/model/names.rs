@@ -197,14 +197,7 @@ impl Model {
     fn socket_name(&self, ino: u64) -> ObjectName {
         let name = match self.called.socket(ino) {
             Some(socket) => {
-                let far = match socket.remote {
-                    // ICMP has no ports.
-                    remote if remote.port() == 0 && !remote.ip().is_unspecified() => {
-                        remote.ip().to_string()
-                    }
-                    remote if remote.port() == 0 => socket.local.to_string(),
-                    remote => remote.to_string(),
-                };
+                let far = if socket.remote.port() == 0 { socket.local } else { socket.remote };
                 format!("{} {far}", socket.protocol)
             }
             None => format!("socket:[{ino}]"),

@@ -37,8 +37,7 @@ impl Destinations {
         if socket.remote.port() != 0 || !socket.remote.ip().is_unspecified() {
             return None;
         }
-        let port = if socket.protocol == "udp" { socket.local.port() } else { 0 };
-        socket.remote = *self.0.get(&(pid, socket.protocol.clone(), port))?;
+        socket.remote = *self.0.get(&(pid, socket.protocol.clone(), socket.local.port()))?;
         Some(object)
     }
 }
@@ -75,14 +74,10 @@ mod tests {
     }
 
     fn asks(protocol: &str, local: &str, sent: Option<&str>) -> Vec<Fact> {
-        in_call("recvfrom", protocol, local, sent)
-    }
-
-    fn in_call(syscall: &str, protocol: &str, local: &str, sent: Option<&str>) -> Vec<Fact> {
         let near = socket(100, protocol, local);
         let place = Place {
             state: WaitState::Sleep,
-            syscall: syscall.into(),
+            syscall: "recvfrom".into(),
             object: Some(near.clone()),
             ..Place::default()
         };
@@ -91,7 +86,7 @@ mod tests {
             fact(Body::SentTo(SentTo {
                 pid: 10,
                 protocol: protocol.into(),
-                local_port: if protocol == "udp" { 40_000 } else { 0 },
+                local_port: 40_000,
                 remote: remote.parse().expect("an address"),
             }))
         }));
@@ -113,8 +108,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ping_waits_for_is_named() {
-        assert_eq!(waits_for(asks("icmp", "0.0.0.0:7", Some("10.0.0.5:0"))), "icmp 10.0.0.5");
+    fn who_only_polls_is_not_taken_to_ask() {
+        let remote = "10.0.0.5:8125".parse().unwrap();
+        let mut sent = super::Destinations::default();
+        sent.learn(&SentTo { pid: 10, protocol: "udp".into(), local_port: 40_000, remote });
+        let in_call = |syscall: &str| {
+            let object = Some(socket(100, "udp", "0.0.0.0:40000"));
+            let mut place = Place { syscall: syscall.into(), object, ..Place::default() };
+            sent.complete(10, &mut place).is_some()
+        };
+        assert!(in_call("recvfrom"));
+        assert!(!in_call("epoll_wait"));
     }
 
     #[test]
