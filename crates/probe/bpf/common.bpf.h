@@ -36,6 +36,7 @@
 #define S_IFDIR 0040000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000
+#define PIPEFS_MAGIC 0x50495045 /* include/uapi/linux/magic.h */
 #define S_IFCHR 0020000
 
 #define AF_UNIX 1
@@ -322,6 +323,7 @@ static __always_inline void read_file_object(struct wire_object *object, struct 
 		read_socket_object(object, BPF_CORE_READ(socket, sk));
 	} else if (mode == S_IFIFO) {
 		object->kind = WIRE_OBJECT_PIPE;
+		object->state = BPF_CORE_READ(sb, s_magic) != PIPEFS_MAGIC;
 	} else if (mode == S_IFCHR && tty_major(object->rdev >> 20)) {
 		read_tty_object(object, file);
 	} else if (mode == S_IFCHR && object->rdev == ((10 << 20) | 229)) {

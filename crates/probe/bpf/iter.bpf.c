@@ -286,6 +286,21 @@ static __always_inline void read_first_waiting(struct wire_socket *state, struct
 	read_addresses(first, state->waiting_family, state->waiting_at, state->waiting_from);
 }
 
+/* What a listener was asked for and is not acknowledged yet, and what its namespace allows (tcp_conn_request). */
+static __always_inline void read_requests(struct wire_socket *state, struct sock *listener)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)listener;
+	struct net *net = BPF_CORE_READ(listener, __sk_common.skc_net.net);
+
+	if (!bpf_core_field_exists(connection->icsk_accept_queue.qlen) ||
+	    !bpf_core_field_exists(net->ipv4.sysctl_max_syn_backlog) ||
+	    !bpf_core_field_exists(net->ipv4.sysctl_tcp_syncookies))
+		return;
+	state->requests = BPF_CORE_READ(connection, icsk_accept_queue.qlen.counter);
+	state->requests_limit = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
+	state->syncookies = BPF_CORE_READ(net, ipv4.sysctl_tcp_syncookies);
+}
+
 static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)
 {
 	struct sock *sk = compat_followed(address, struct sock);
@@ -299,10 +314,14 @@ static __always_inline void read_socket_state(struct wire_socket *state, struct 
 	state->drops = compat_socket_drops(accepting_address);
 	state->accept_queue = followed_field(accepting, sk_ack_backlog);
 	state->accept_limit = followed_field(accepting, sk_max_ack_backlog);
-	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
+	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN) {
 		read_tcp_state(state, sk);
-	else if (state->accept_queue && (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP))
-		read_first_waiting(state, accepting_address);
+	} else if (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP) {
+		if (followed_field(sk, __sk_common.skc_state) == TCP_STATE_LISTEN)
+			read_requests(state, accepting_address);
+		if (state->accept_queue)
+			read_first_waiting(state, accepting_address);
+	}
 	state->jiffies = (__u32)bpf_jiffies64();
 }
 

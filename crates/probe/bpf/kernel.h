@@ -128,6 +128,7 @@ struct sb_writers {
 };
 struct super_block {
 	struct rw_semaphore s_umount;
+	unsigned long s_magic;
 	struct dentry *s_root;
 	__u32 s_dev;
 	struct file_system_type *s_type;
@@ -307,8 +308,13 @@ struct pids_cgroup {
 struct ns_common {
 	unsigned int inum;
 };
+struct netns_ipv4 {
+	int sysctl_max_syn_backlog;
+	__u8 sysctl_tcp_syncookies;
+};
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
 };
 typedef struct {
 	struct net *net;
@@ -372,6 +378,7 @@ struct request_sock {
 	struct sock *sk;
 };
 struct request_sock_queue {
+	atomic_t qlen;
 	struct request_sock *rskq_accept_head;
 };
 struct inet_connection_sock {

@@ -6,7 +6,8 @@
  * to it. epoll keeps its descriptors in a tree; those that woke the thread are on a list until it runs again.
  *
  * At most one object is reported, and only if there is no doubt: the one connection among wake-up pipes and timers, or
- * a terminal among them, where a person is to type. A listening socket means a wait for work; two connections, or a
+ * a terminal among them, where a person is to type. A socket of UDP that is not connected is reported if it is polled alone, and at a
+ * port that it was given: who waits for it alone has asked somebody. A listening socket means a wait for work; two connections, or a
  * connection and a terminal, mean a wait for either. What ended a wait in epoll may be a listening socket: somebody
  * connected to it.
  *
@@ -28,6 +29,8 @@
 #define POLL_OUT 0x4
 
 #define TCP_STATE_LISTEN 10
+/* Ports that the kernel gives: as in facts/net.rs. */
+#define POLL_GIVEN_PORTS 32768
 
 struct poll_stack {
 	__u64 words[POLL_STACK_BYTES / 8];
@@ -42,6 +45,7 @@ struct poll_stack {
 	__u64 best_rank;
 	__u64 before; /* the last one's file */
 	__u64 types; /* a terminal is among them */
+	__u64 alone; /* there is one entry */
 	__u32 tgid; /* of the thread */
 };
 
@@ -95,6 +99,15 @@ __noinline int poll_rank(__u64 address)
 	if (family == AF_UNIX)
 		return BPF_CORE_READ((struct unix_sock *)sk, peer) ? POLL_RANK_UNIX : POLL_RANK_WORK;
 	return BPF_CORE_READ(sk, __sk_common.skc_dport) ? POLL_RANK_INET : POLL_RANK_WORK;
+}
+
+/* A socket of UDP at a port that it was given, which is not connected. */
+static __always_inline bool is_asker(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP && BPF_CORE_READ(sk, __sk_common.skc_num) >= POLL_GIVEN_PORTS;
 }
 
 /* Where the thread's address stands among some words of its stack, from the one behind `from` on. */
@@ -186,6 +199,8 @@ __noinline int poll_entry(__u64 address)
 		return 1;
 	stack->before = file;
 	rank = poll_rank(file);
+	if (rank == POLL_RANK_WORK && stack->alone && is_asker((struct file *)file))
+		rank = POLL_RANK_INET;
 	if (rank >= POLL_RANK_WORK)
 		return 0;
 	if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, stack->tgid))
@@ -225,6 +240,7 @@ __noinline __u64 polled_file(__u64 address)
 	stack->best_rank = POLL_RANK_NONE;
 	stack->before = 0;
 	stack->types = 0;
+	stack->alone = count == 1;
 	for (int i = 0; i < POLL_ENTRIES_MAX; i++) {
 		if (i >= count)
 			break;

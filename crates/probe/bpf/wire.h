@@ -63,7 +63,7 @@ enum wire_object_kind {
 struct wire_object {
 	__u8 kind;
 	__u8 frozen; /* of a terminal: its output is stopped */
-	__u8 state; /* TCP state */
+	__u8 state; /* TCP state; of a pipe: it has a name, and its inode is one of `dev` */
 	__u8 polled_for_room; /* polled to be written to, not read from */
 	__u16 protocol;
 	__u16 family;
@@ -282,7 +282,9 @@ struct wire_socket {
 	__u8 waiting_at[16];
 	__u8 waiting_from[16];
 	__u32 waiting_family;
-	__u32 waiting_unused;
+	__u32 requests; /* connections that are half made */
+	__u32 requests_limit; /* tcp_max_syn_backlog of its namespace */
+	__u32 syncookies; /* tcp_syncookies of its namespace */
 };
 
 struct wire_endpoint {

@@ -13,6 +13,9 @@ pub(crate) const USAGE: u8 = 2;
 /// Could not look.
 pub(crate) const COULD_NOT_LOOK: u8 = 3;
 
+/// The kernel met a fault in a program that holdup had loaded into it.
+pub(crate) const OWN_FAULT: u8 = 4;
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -40,6 +43,11 @@ impl Failure {
     /// The look, or the answer, failed.
     pub(crate) fn look(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { status: COULD_NOT_LOOK, what: what.into(), advice: advice.into(), cause: None }
+    }
+
+    /// A kernel program of holdup's own harmed the host: whoever looks on and on must end.
+    pub(crate) fn own_fault(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: OWN_FAULT, ..Self::look(what, advice) }
     }
 
     /// A file of the user's could not be read or written.

@@ -60,7 +60,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
             out.report(&look.answered.report)?;
             look.answered.deliver(beside)?;
             look.remind(record.as_deref());
-            let status = status(&look.answered.report, answer.check, look.command_status);
+            let status = status_of_look(&look.answered.report, answer.check, look.command_status);
             match look.unrecorded {
                 None => Ok(status),
                 Some(failure) if look.command_status.is_some_and(|own| own != 0) => {
@@ -120,6 +120,15 @@ fn span(file: &Path, aim: &Aim, answer: &Answer) -> Result<u8, Failure> {
     Ok(u8::from(answer.check && span.has_found()))
 }
 
+/// The exit status of a look. That looking harmed the host comes before what it found, and after a command's own failure.
+fn status_of_look(report: &holdup_reason::answer::Report, check: bool, command: Option<i32>) -> u8 {
+    match command {
+        Some(own) if own != 0 => status(report, check, command),
+        _ if report.own_fault.is_some() => failure::OWN_FAULT,
+        _ => status(report, check, command),
+    }
+}
+
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in
 /// holdup must still see it fail.
 fn status(report: &holdup_reason::answer::Report, check: bool, command: Option<i32>) -> u8 {
@@ -145,6 +154,17 @@ mod tests {
             assert_eq!(status(&report(name), true, None), found, "{name}");
             assert_eq!(status(&report(name), false, None), 0, "{name}");
         }
+    }
+
+    #[test]
+    fn that_looking_harmed_the_host_has_a_status_of_its_own() {
+        let mut report = report("several");
+        assert_eq!(status_of_look(&report, true, None), 1);
+        report.own_fault = Some(holdup_reason::answer::OwnFault::default());
+        for (command, expected) in [(None, 4), (Some(0), 4), (Some(3), 3)] {
+            assert_eq!(status_of_look(&report, true, command), expected, "{command:?}");
+        }
+        assert_eq!(status(&report, false, None), 0, "a recording of it harms nobody");
     }
 
     #[test]

@@ -5,7 +5,10 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
 use holdup_reason::answer::{Card, Report};
+use in_time::{ChildInTime, CommandInTime};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +29,7 @@ struct Resting {
 impl Drop for Resting {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_in_time();
         let _ = fs::remove_file(&self.file);
         for group in &self.groups {
             for _ in 0..100 {
@@ -82,7 +85,8 @@ fn resting() -> Option<Resting> {
 
 fn card(path: &str) -> Option<Card> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let output = command.args(["-c", path, "--for", "300ms", "--json"]).output().expect("holdup");
+    let output =
+        command.args(["-c", path, "--for", "300ms", "--json"]).output_in_time().expect("holdup");
     serde_json::from_slice::<Report>(&output.stdout).ok()?.container
 }
 

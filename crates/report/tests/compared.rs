@@ -5,7 +5,10 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
 use holdup_reason::answer::compare::{Change, Comparison, Outcome};
+use in_time::CommandInTime;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,7 +18,7 @@ fn recording(name: &str) -> PathBuf {
 
 fn diff(words: &[&str], files: &[&Path]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    command.arg("diff").args(words).args(files).output().expect("holdup runs")
+    command.arg("diff").args(words).args(files).output_in_time().expect("holdup runs")
 }
 
 fn comparison(words: &[&str], files: &[&Path]) -> Comparison {

@@ -5,6 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -87,7 +90,7 @@ fn until(place: &Place, stage: &str) -> Child {
 }
 
 fn kill(signal: &str, pid: u32) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status();
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status_in_time();
     assert!(sent.expect("kill").success());
 }
 
@@ -95,7 +98,7 @@ fn kill(signal: &str, pid: u32) {
 fn an_ordinary_user_is_reported_what_was_done() {
     let place = Place::new("whole");
     for attempt in 1..=TRIES {
-        let output = place.demo().output().expect("it runs");
+        let output = place.demo().output_in_time().expect("it runs");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("Left out: only root may make a cgroup."), "{text}");
         place.is_empty_soon();
@@ -118,7 +121,7 @@ fn nothing_is_left_of_one_that_is_interrupted() {
         let mut child = until(&place, "1 of 4");
         assert!(!place.left().is_empty());
         kill(signal, child.id());
-        assert_eq!(child.wait().expect("it ends").code(), status, "{signal}");
+        assert_eq!(child.wait_in_time().expect("it ends").code(), status, "{signal}");
         place.is_empty_soon();
     }
 }
@@ -128,7 +131,7 @@ fn nothing_is_left_of_one_that_is_killed() {
     let place = Place::new("killed");
     let mut child = until(&place, "1 of 4");
     kill("-KILL", child.id());
-    assert_eq!(child.wait().expect("it ends").code(), None);
+    assert_eq!(child.wait_in_time().expect("it ends").code(), None);
     place.is_empty_soon();
 }
 
@@ -137,7 +140,7 @@ fn a_reader_that_goes_away_ends_it() {
     let place = Place::new("unread");
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let output = place.demo().stdout(writer).output().expect("it runs");
+    let output = place.demo().stdout(writer).output_in_time().expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     place.is_empty_soon();
 }

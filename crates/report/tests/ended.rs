@@ -5,6 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
@@ -18,7 +21,7 @@ fn holdup(arguments: &[&str]) -> Command {
 }
 
 fn output(arguments: &[&str]) -> Output {
-    holdup(arguments).output().expect("holdup runs")
+    holdup(arguments).output_in_time().expect("holdup runs")
 }
 
 /// Open files of a process that are kernel programs, by their numbers in the kernel.
@@ -60,7 +63,7 @@ fn are_loaded(ids: &BTreeSet<u32>) -> bool {
 fn killed(mut child: Child) -> BTreeSet<u32> {
     let loaded = programs(child.id());
     child.kill().expect("it was there");
-    child.wait().expect("it ended");
+    child.wait_in_time().expect("it ended");
     loaded
 }
 
@@ -86,9 +89,9 @@ fn one_that_is_killed_leaves_no_program_and_no_half_of_a_report() {
 fn a_signal_to_end_prints_what_was_seen_so_far() {
     let child = holdup(&["--for", "60s"]).spawn().expect("holdup runs");
     until(|| catches_signals(child.id()));
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status_in_time();
     assert!(sent.expect("kill").success());
-    let answer = child.wait_with_output().expect("it ends");
+    let answer = child.wait_with_output_in_time().expect("it ends");
     let text = String::from_utf8_lossy(&answer.stdout);
     assert!(answer.status.success() && text.contains("What limits this answer"), "{answer:?}");
 }
@@ -99,7 +102,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let mut said = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("read");
-    assert!(child.wait().expect("it ends").success() && said.is_empty(), "{said}");
+    assert!(child.wait_in_time().expect("it ends").success() && said.is_empty(), "{said}");
 }
 
 #[test]

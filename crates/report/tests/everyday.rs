@@ -6,6 +6,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::CommandInTime;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -316,13 +319,15 @@ fn prepare(folder: &Path) {
         print $s \"GET / HTTP/1.0\\r\\n\\r\\n\"; print <$s>;\n";
     write("ask.pl", ask.as_bytes());
     if is_installed("git") {
-        let made =
-            Command::new("git").args(["init", "-q", "repository"]).current_dir(folder).status();
+        let made = Command::new("git")
+            .args(["init", "-q", "repository"])
+            .current_dir(folder)
+            .status_in_time();
         assert!(made.expect("git").success());
         let copied = Command::new("cp")
             .args(["-r", "files", "numbers", "repository"])
             .current_dir(folder)
-            .status();
+            .status_in_time();
         assert!(copied.expect("cp").success());
     }
 }
@@ -361,7 +366,7 @@ fn outcome(everyday: &Everyday, folder: &Path, port: u16) -> Outcome {
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
     look.args(["run", "--json", "-o"]).arg(&report).arg("--").args(words);
     look.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let reported = look.output().expect("holdup runs");
+    let reported = look.output_in_time().expect("holdup runs");
     let failed =
         |why: String| format!("{name}: {why}; {}", String::from_utf8_lossy(&reported.stderr));
     let report = std::fs::read_to_string(&report)

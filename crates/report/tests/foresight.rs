@@ -4,6 +4,9 @@
 //! As root (a file system is mounted, and taken away again). The moment of the end is the programs' own word.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -79,7 +82,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_in_time();
     }
 }
 
@@ -91,14 +94,14 @@ impl Mounted {
         std::fs::create_dir(&path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&path);
-        assert!(mount.status().unwrap().success());
+        assert!(mount.status_in_time().unwrap().success());
         Self(path)
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status_in_time();
     }
 }
 
@@ -131,7 +134,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn what_will_be_used_up_is_said_with_its_time_and_what_comes_and_goes_is_not() {
-    let asked = Command::new("id").arg("-u").output();
+    let asked = Command::new("id").arg("-u").output_in_time();
     if !asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"0") {
         return;
     }

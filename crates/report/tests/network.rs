@@ -4,8 +4,11 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
 use holdup_reason::answer::network::{Interface, Network};
 use holdup_reason::facts::{Body, Fact};
+use in_time::CommandInTime;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,7 +18,8 @@ fn recording(name: &str) -> PathBuf {
 
 fn holdup(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let answer = command.args(arguments).arg("--from").arg(file).output().expect("holdup runs");
+    let answer =
+        command.args(arguments).arg("--from").arg(file).output_in_time().expect("holdup runs");
     assert_eq!(answer.status.code(), Some(0), "{answer:?}");
     answer
 }
@@ -29,7 +33,7 @@ fn facts(name: &str) -> Vec<Fact> {
     let answer = Command::new(env!("CARGO_BIN_EXE_holdup"))
         .arg("facts")
         .arg(recording(name))
-        .output()
+        .output_in_time()
         .expect("holdup runs");
     let text = String::from_utf8(answer.stdout).expect("UTF-8");
     text.lines().map(|line| serde_json::from_str(line).expect("a fact")).collect()
@@ -83,10 +87,11 @@ fn who_waits_for_a_packet_that_the_filter_dropped_is_named() {
 #[test]
 fn an_option_of_the_look_and_a_recording_do_not_go_together() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let answer = command.args(["--for", "1s", "net", "--from", "x"]).output().expect("holdup runs");
+    let answer =
+        command.args(["--for", "1s", "net", "--from", "x"]).output_in_time().expect("holdup runs");
     assert_eq!(answer.status.code(), Some(2));
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let answer = command.args(["net", "--from", "ring:21:10..21:14"]).output();
+    let answer = command.args(["net", "--from", "ring:21:10..21:14"]).output_in_time();
     let answer = answer.expect("holdup runs");
     assert_eq!(answer.status.code(), Some(2));
     let error = String::from_utf8_lossy(&answer.stderr);

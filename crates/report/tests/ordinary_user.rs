@@ -5,6 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::CommandInTime;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -71,7 +74,7 @@ crunch(time.monotonic() + 1.0)
 ";
 
 fn is_installed(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output_in_time();
     found.is_ok_and(|output| output.status.success())
 }
 
@@ -102,7 +105,7 @@ fn asked(folder: &Path, words: &str) -> Value {
         .args(["run", "--json", "-o", "answer.json", "--", "sh", "-c", words])
         .current_dir(folder)
         .stdin(Stdio::null())
-        .output()
+        .output_in_time()
         .expect("holdup runs");
     let text = std::fs::read(folder.join("answer.json"))
         .unwrap_or_else(|_| panic!("no answer: {}", String::from_utf8_lossy(&output.stderr)));

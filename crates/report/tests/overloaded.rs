@@ -5,8 +5,11 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
 use holdup_reason::answer::Report;
 use holdup_reason::facts::OwnScheduling;
+use in_time::CommandInTime;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +40,7 @@ const SAYS: &str = "cut -d' ' -f19,41 /proc/self/stat; grep realtime.timeout /pr
                     grep VmLck /proc/self/status";
 
 fn said_by(words: &[&str]) -> String {
-    let output = Command::new(words[0]).args(&words[1..]).output().expect("it runs");
+    let output = Command::new(words[0]).args(&words[1..]).output_in_time().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }

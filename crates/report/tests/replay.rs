@@ -5,14 +5,17 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
 use holdup_probe::recording::Writer;
 use holdup_reason::answer::Report;
 use holdup_reason::facts::{Body, Cost, Fact, Host, Target, TargetKind, WindowBegin, WindowEnd};
+use in_time::CommandInTime;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn holdup(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("holdup runs")
+    command(arguments).output_in_time().expect("holdup runs")
 }
 
 fn command(arguments: &[&str]) -> Command {
@@ -150,7 +153,8 @@ fn damage_is_reported_with_its_place() {
 fn a_reader_that_goes_away_is_no_failure() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let answer = command(&["completions", "bash"]).stdout(writer).output().expect("holdup runs");
+    let answer =
+        command(&["completions", "bash"]).stdout(writer).output_in_time().expect("holdup runs");
     assert_eq!(answer.status.code(), Some(0));
     assert!(answer.stderr.is_empty(), "{answer:?}");
 }

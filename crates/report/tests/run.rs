@@ -6,6 +6,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
@@ -27,7 +30,7 @@ fn start(arguments: &[&str]) -> Child {
 fn answer(arguments: &[&str], input: &str) -> Output {
     let mut child = start(arguments);
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output_in_time().expect("it ends")
 }
 
 #[test]
@@ -69,9 +72,9 @@ fn an_interrupt_ends_the_command_and_not_the_report() {
     let mut out = child.stdout.take().expect("a pipe");
     std::io::Read::read_exact(&mut out, &mut [0; 6]).expect("ready");
     let group = format!("-{}", child.id());
-    let sent = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
+    let sent = Command::new("kill").args(["-INT", "--", &group]).status_in_time().expect("kill");
     assert!(sent.success());
-    let reported = child.wait_with_output().expect("it ends");
+    let reported = child.wait_with_output_in_time().expect("it ends");
     assert_eq!(reported.status.code(), Some(128 + 2), "{reported:?}");
     assert!(String::from_utf8_lossy(&reported.stderr).contains("sleep 60"), "{reported:?}");
     assert!(begin.elapsed() < Duration::from_secs(30));
@@ -94,10 +97,10 @@ fn a_command_that_does_not_end_is_answered_for_all_the_same() {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)
             .expect("its parent");
         let begin = Instant::now();
-        let sent = Command::new("kill").args([signal, line.trim()]).status().expect("kill");
+        let sent = Command::new("kill").args([signal, line.trim()]).status_in_time().expect("kill");
         assert!(sent.success());
         // The command has the other ends of its output, so that they do not close.
-        let reported = child.wait().expect("it ends");
+        let reported = child.wait_in_time().expect("it ends");
         assert_eq!(reported.code(), Some(status), "{signal}");
         assert!(begin.elapsed() < Duration::from_secs(10), "{signal}: {:?}", begin.elapsed());
     }

@@ -5,6 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::CommandInTime;
 use serde_json::Value;
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
@@ -24,7 +27,7 @@ fn is_seen() -> bool {
 }
 
 fn holdup(arguments: &[&str]) -> String {
-    let reported = Command::new(env!("CARGO_BIN_EXE_holdup")).args(arguments).output();
+    let reported = Command::new(env!("CARGO_BIN_EXE_holdup")).args(arguments).output_in_time();
     let reported = reported.expect("holdup runs");
     assert!(reported.status.success(), "{reported:?}");
     String::from_utf8(reported.stdout).expect("UTF-8")

@@ -7,6 +7,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::CommandInTime;
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -35,7 +38,7 @@ fn at_work(ended: &Arc<AtomicBool>, cpu: &str, spin: Duration, wait: impl Wait) 
         }
     });
     let tid: u32 = receiver.recv().expect("it begins");
-    let pinned = Command::new("taskset").args(["-cp", cpu, &tid.to_string()]).output();
+    let pinned = Command::new("taskset").args(["-cp", cpu, &tid.to_string()]).output_in_time();
     assert!(pinned.expect("util-linux").status.success());
     tid
 }
@@ -146,13 +149,13 @@ fn sums_of<W: Wait>(wait: impl Fn() -> W) -> Value {
     let (since, taken_before, before) = (Instant::now(), taken(&cpu), schedstat(tid));
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
     look.args(["record", "--for", "5s"]).arg(&file);
-    let reported = look.output().expect("holdup runs");
+    let reported = look.output_in_time().expect("holdup runs");
     let (span_ns, after) = (since.elapsed().as_secs_f64() * 1e9, schedstat(tid));
     let taken_ns = taken(&cpu) - taken_before;
     ended.store(true, Ordering::Relaxed);
     assert!(reported.status.success(), "{reported:?}");
 
-    let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output();
+    let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output_in_time();
     let facts = String::from_utf8(facts.expect("holdup runs").stdout).expect("UTF-8");
     let sums = facts
         .lines()

@@ -4,6 +4,9 @@
 //! A fault of its own (a file lock). As root by kernel events; otherwise a recording is shown. Must not: ask for exact times.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,7 +51,7 @@ impl Terminal {
         let socket = self.folder.path().join("tmux");
         let mut tmux = Command::new("tmux");
         tmux.arg("-S").arg(socket).args(arguments).env_remove("TMUX").stdin(Stdio::null());
-        tmux.output().expect("tmux is there (xtask/setup test brings it)")
+        tmux.output_in_time().expect("tmux is there (xtask/setup test brings it)")
     }
 
     fn screen(&self) -> String {
@@ -96,7 +99,7 @@ impl Terminal {
 
     fn signal(&self, name: &str) {
         let pid = self.file("pid");
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", name, &pid]).status_in_time().unwrap().success());
     }
 }
 
@@ -111,7 +114,7 @@ struct Running(Child);
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_in_time();
     }
 }
 
@@ -130,7 +133,7 @@ fn holder(lock: &Path) -> Running {
 }
 
 fn is_root() -> bool {
-    let asked = Command::new("id").arg("-u").output();
+    let asked = Command::new("id").arg("-u").output_in_time();
     asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"0")
 }
 
@@ -167,7 +170,7 @@ fn a_fault_is_read_while_it_lasts_and_keys_go_back_to_it() {
     terminal.press("q");
     terminal.until_shown("[1 answers");
     holder.0.kill().unwrap();
-    holder.0.wait().unwrap();
+    holder.0.wait_in_time().unwrap();
     terminal.until("the end of it", |it| it.contains("live") && !it.contains("lock.file"));
     terminal.press("N");
     terminal
@@ -237,7 +240,8 @@ fn a_signal_ends_it_on_a_terminal_that_takes_nothing() {
     let recording = recording();
     let (flag, file) = recording.split_once(' ').unwrap();
     let holdup = env!("CARGO_BIN_EXE_holdup");
-    let ended = Command::new("python3").args(["-c", BLOCKED, holdup, "top", flag, file]).output();
+    let ended =
+        Command::new("python3").args(["-c", BLOCKED, holdup, "top", flag, file]).output_in_time();
     let ended = ended.expect("python3 is there");
     assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "143 True True True", "{ended:?}");
 }
@@ -248,7 +252,7 @@ fn where_no_screen_can_be_drawn_it_says_what_to_do() {
     assert_eq!(terminal.status(), "3");
     let said = terminal.file("said");
     assert!(said.contains("TERM=dumb") && said.contains("`holdup watch`"), "{said}");
-    let piped = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("top").output().unwrap();
+    let piped = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("top").output_in_time().unwrap();
     assert_eq!(piped.status.code(), Some(3));
     let said = String::from_utf8_lossy(&piped.stderr).into_owned();
     assert!(said.contains("standard output is none"), "{said}");

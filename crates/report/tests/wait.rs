@@ -4,6 +4,9 @@
 //! Must not: ask for exact times, or for more of the answer than that it is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use std::process::{Child, Command, Output, Stdio};
 
 struct Running(Child);
@@ -11,12 +14,12 @@ struct Running(Child);
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_in_time();
     }
 }
 
 fn wait(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdup")).arg("wait").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_holdup")).arg("wait").args(arguments).output_in_time().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -29,7 +32,7 @@ fn the_end_of_a_process_is_said() {
     let pid = sleeper.id().to_string();
     // Whoever has ended and was not waited for has ended.
     let waited = wait(&["-p", &pid]);
-    sleeper.wait().unwrap();
+    sleeper.wait_in_time().unwrap();
     assert_eq!(waited.status.code(), Some(0), "{waited:?}");
     assert!(
         text(&waited.stdout).starts_with(&format!("sleep {pid} has ended after ")),

@@ -9,6 +9,9 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod in_time;
+
+use in_time::CommandInTime;
 use serde_json::Value;
 use std::io::{PipeWriter, Read, Write};
 use std::process::Command;
@@ -46,7 +49,8 @@ fn now_ns() -> i64 {
 fn placed(cpu: &str) -> u64 {
     let own = std::fs::read_link("/proc/thread-self").expect("procfs");
     let tid = own.file_name().and_then(|name| name.to_str()).expect("a number").to_owned();
-    let placed = Command::new("taskset").args(["-cp", cpu, &tid]).output().expect("util-linux");
+    let placed =
+        Command::new("taskset").args(["-cp", cpu, &tid]).output_in_time().expect("util-linux");
     assert!(placed.status.success(), "{placed:?}");
     tid.parse().expect("a number")
 }
@@ -117,11 +121,12 @@ fn watch(often: &str, seldom: &str, asleep: &str) -> (Vec<Value>, Vec<Written>) 
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("wakers.hup");
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let reported = look.args(["record", "--for", "3s"]).arg(&file).output().expect("holdup runs");
+    let reported =
+        look.args(["record", "--for", "3s"]).arg(&file).output_in_time().expect("holdup runs");
     assert!(reported.status.success(), "{reported:?}");
     ended.store(true, Ordering::Relaxed);
     drop(begin);
-    let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output();
+    let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output_in_time();
     let facts = String::from_utf8(facts.expect("holdup runs").stdout).expect("UTF-8");
     let facts: Vec<Value> =
         facts.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -3,6 +3,9 @@
 //! A fault of its own (a file lock). As root by kernel events; otherwise only what needs none is asked.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod in_time;
+
+use in_time::{ChildInTime, CommandInTime};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::net::UnixDatagram;
@@ -22,19 +25,19 @@ struct Running(Child);
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_in_time();
     }
 }
 
 impl Running {
     fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", name, &pid]).status_in_time().unwrap().success());
     }
 
     fn end(&mut self) -> Option<i32> {
         until("it ends", || self.0.try_wait().unwrap().is_some());
-        self.0.wait().unwrap().code()
+        self.0.wait_in_time().unwrap().code()
     }
 }
 
@@ -159,13 +162,13 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
     std::thread::sleep(Duration::from_secs(4));
     // Its child has the lock, too, and flock(1) ends with it.
     let child = ["-P", &holder.0.id().to_string()].map(ToString::to_string);
-    assert!(Command::new("pkill").args(child).status().unwrap().success());
+    assert!(Command::new("pkill").args(child).status_in_time().unwrap().success());
     holder.end();
     waiter.end();
     if has_events {
         until_said(folder, "second", "ENDED");
     }
-    let saved = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
+    let saved = holdup().arg("keep").arg("--state").arg(&state).output_in_time().unwrap();
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
     until("it is saved", || said(folder, "second").contains("asked to keep"));
     second.signal("TERM");
@@ -174,14 +177,14 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
         assert!(signs.lock().unwrap().contains(word), "{word}");
     }
     let ring: Value = {
-        let listed = holdup().args(["ring", "--json", "--state"]).arg(&state).output().unwrap();
-        serde_json::from_slice(&listed.stdout).unwrap()
+        let list = holdup().args(["ring", "--json", "--state"]).arg(&state).output_in_time();
+        serde_json::from_slice(&list.unwrap().stdout).unwrap()
     };
     let ring = ring.as_array().unwrap();
     assert!(ring.len() > 2, "{ring:?}");
     for entry in ring.iter().take(4) {
         let file = state.join("ring").join(entry["file"].as_str().unwrap());
-        let again = holdup().args(["--json", "--from"]).arg(file).output().unwrap();
+        let again = holdup().args(["--json", "--from"]).arg(file).output_in_time().unwrap();
         let again: Value = serde_json::from_slice(&again.stdout).unwrap();
         assert_eq!(again["answer"]["title"], entry["title"]);
     }
@@ -198,7 +201,7 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
 }
 
 fn is_root() -> bool {
-    let asked = Command::new("id").arg("-u").output();
+    let asked = Command::new("id").arg("-u").output_in_time();
     asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"0")
 }
 
@@ -206,16 +209,16 @@ fn is_root() -> bool {
 fn whoever_cannot_watch_reads_why() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
-    let nobody = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
+    let nobody = holdup().arg("keep").arg("--state").arg(&state).output_in_time().unwrap();
     let why = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert_eq!(nobody.status.code(), Some(3), "{why}");
     assert!(why.contains("nobody watches"), "{why}");
     let config = folder.path().join("holdup.toml");
     std::fs::write(&config, "window = \"10s\"\nhooks = []\n").unwrap();
-    let wrong = holdup().args(["watch", "--config"]).arg(&config).output().unwrap();
+    let wrong = holdup().args(["watch", "--config"]).arg(&config).output_in_time().unwrap();
     let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(wrong.status.code(), Some(2), "{why}");
     assert!(why.contains("holdup.toml:2:1: unknown field `hooks`"), "{why}");
-    let missing = holdup().args(["ring", "--state"]).arg(&state).output().unwrap();
+    let missing = holdup().args(["ring", "--state"]).arg(&state).output_in_time().unwrap();
     assert_eq!(missing.status.code(), Some(3));
 }

@@ -49,6 +49,8 @@ pub struct Stat {
     pub cpu: u32,
     /// Scheduling policy.
     pub policy: u32,
+    /// Priority under a real-time policy, else 0.
+    pub rt_priority: u32,
     /// Time in I/O wait, ticks (0 unless delay accounting is on).
     pub iowait_ticks: u64,
 }
@@ -87,6 +89,7 @@ impl Stat {
             rss_pages: value(24),
             cpu: value(39) as u32,
             policy: value(41) as u32,
+            rt_priority: value(40) as u32,
             iowait_ticks: value(42),
         })
     }

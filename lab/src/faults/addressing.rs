@@ -1,16 +1,16 @@
-//! net.ports, net.overlay, net.overlay_unknown, net.overlay_gone, net.neighbour_entry, net.duplicate: ports, tunnels and addresses that are set or used
-//! so that nothing can come of it.
+//! net.ports, net.overlay, net.overlay_unknown, net.overlay_gone, net.neighbour_entry, net.duplicate, net.promiscuous: ports, tunnels, addresses and
+//! interfaces that are set or used so that nothing can come of it, or more than anybody needs.
 //!
-//! The proof is the kernel's list of connections, its neighbour table, its mark on the address.
+//! The proof is the kernel's list of connections, its neighbour table, its mark on the address, its count of who has an interface take all.
 
-use super::stage::{load, pair, start, tcp_server};
+use super::stage::{load, load_file, pair, start, tcp_server};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Result, bail};
 
 /// The faults of this file.
 pub(super) const FAULTS: &[&dyn Fault] =
-    &[&Ports, &Overlay, &OverlayUnknown, &OverlayGone, &NeighbourEntry, &Duplicate];
+    &[&Ports, &Overlay, &OverlayUnknown, &OverlayGone, &NeighbourEntry, &Duplicate, &Promiscuous];
 
 /// Another uses up the ports from which the load's server can be connected to.
 ///
@@ -299,5 +299,36 @@ impl Fault for Duplicate {
         let ns = ctx.text("near_ns")?;
         let shown = ctx.tool("ip", &["-n", &ns, "-6", "addr", "show", "dadfailed"])?;
         Ok(Some(shown.contains(&ctx.text("address")?)))
+    }
+}
+
+/// A process captures all that the load's interface sees, also what is for others.
+///
+/// The load is `tcp-client {far_ip}:{port} ...` in `{near_ns}`. Variables: of [`pair`]; `port`; `capture`, `capture_pid`.
+struct Promiscuous;
+
+impl Fault for Promiscuous {
+    fn name(&self) -> &'static str {
+        "net.promiscuous"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(tcp_server(ctx, "0.0.0.0")?);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut capture = load_file(ctx, "capture.py", &[&ctx.text("near_if")?])?;
+        capture.netns = Some(ctx.text("near_ns")?);
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "capture", &capture)?.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (ns, interface) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let shown = ctx.tool("ip", &["-n", &ns, "-d", "link", "show", "dev", &interface])?;
+        Ok(Some(shown.contains("promiscuity 1 ")))
     }
 }

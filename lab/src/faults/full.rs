@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The faults of this file.
-pub(super) const FAULTS: &[&dyn Fault] = &[&LineRate, &BridgeFull, &SynQueue, &SocketMemory];
+pub(super) const FAULTS: &[&dyn Fault] =
+    &[&LineRate, &BridgeFull, &SynQueue, &SynQuarter, &SocketMemory];
 
 /// Bytes of a full frame as a shaper counts it, and of payload in it with TCP's timestamps.
 const FRAME: f64 = 1514.0;
@@ -144,11 +145,68 @@ struct SynQueue;
 /// Addresses that nobody here has (RFC 2544).
 const NOBODY: &str = "198.18.0.0/16";
 
-impl SynQueue {
-    /// Attempts that were ignored since the namespace was made.
-    fn ignored(ctx: &Ctx) -> Result<f64> {
-        let server = ctx.number("server_pid")? as i32;
-        Ok(net_counter(server, "TcpExt", "TCPReqQFullDrop").context("no TCPReqQFullDrop")? as f64)
+/// A server in a namespace without cookies, which has to be reached, and the two limits of its SYN queue.
+fn syn_server(ctx: &mut Ctx, backlog: &str, of_namespace: &str) -> Result<Guards> {
+    let mut guards = pair(ctx)?;
+    let (far, near_ip) = (ctx.text("far_ns")?, ctx.text("near_ip")?);
+    ctx.tool("ip", &["-n", &far, "route", "add", NOBODY, "via", &near_ip])?;
+    // Of whom it has been connected with it is to know nothing: the last quarter is for them.
+    let set = format!(
+        "cd /proc/sys/net/ipv4 && echo 0 >tcp_syncookies && echo 1 >tcp_no_metrics_save && echo {of_namespace} >tcp_max_syn_backlog"
+    );
+    ctx.tool("ip", &["netns", "exec", &far, "sh", "-c", &set])?;
+    let port = 2000 + ctx.draw.index(30_000) as u16;
+    ctx.set("port", port);
+    let listen = format!("{}:{port}", ctx.text("far_ip")?);
+    let mut server = load(ctx, &["tcp-server", &listen, "--parallel", "--backlog", backlog]);
+    server.netns = Some(far);
+    let started = start(ctx, "server", &server)?;
+    guards.push(started.guard);
+    wait_bound(ctx, started.pid, "tcp", port)?;
+    Ok(guards)
+}
+
+/// Requests that are never acknowledged.
+fn syn_flood(ctx: &mut Ctx) -> Result<Injected> {
+    let (far_ip, port) = (ctx.text("far_ip")?, ctx.text("port")?);
+    let rate = ctx.text("requests_per_second")?;
+    let mut flood = load_file(ctx, "half_connect.py", &[&far_ip, &port, &rate])?;
+    flood.netns = Some(ctx.text("near_ns")?);
+    let mut guards = Guards::new();
+    guards.push(start(ctx, "flood", &flood)?.guard);
+    Ok(guards.into())
+}
+
+/// A counter of the server's namespace since that was made.
+fn counted(ctx: &Ctx, name: &str) -> Result<f64> {
+    let server = ctx.number("server_pid")? as i32;
+    let count = net_counter(server, "TcpExt", name);
+    Ok(count.with_context(|| format!("no {name}"))? as f64)
+}
+
+/// The same where the limit of the namespace is the lower one, whose last quarter is kept for hosts that are known.
+///
+/// Parameters: `requests_max` (that limit), `requests_per_second`. The load and the variables are those of [`SynQueue`].
+struct SynQuarter;
+
+impl Fault for SynQuarter {
+    fn name(&self) -> &'static str {
+        "net.syn_quarter"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let limit = ctx.text("requests_max")?;
+        syn_server(ctx, "4096", &limit)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("dropped_before", counted(ctx, "ListenDrops")?);
+        syn_flood(ctx)
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let has_dropped = counted(ctx, "ListenDrops")? > ctx.number("dropped_before")? + 20.0;
+        Ok(Some(has_dropped && counted(ctx, "TCPReqQFullDrop")? == 0.0))
     }
 }
 
@@ -158,38 +216,18 @@ impl Fault for SynQueue {
     }
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let mut guards = pair(ctx)?;
-        let (far, near_ip) = (ctx.text("far_ns")?, ctx.text("near_ip")?);
-        ctx.tool("ip", &["-n", &far, "route", "add", NOBODY, "via", &near_ip])?;
-        // The other limit, of which the last quarter is for whom the kernel knows, is to be far.
-        let set =
-            "cd /proc/sys/net/ipv4 && echo 0 >tcp_syncookies && echo 4096 >tcp_max_syn_backlog";
-        ctx.tool("ip", &["netns", "exec", &far, "sh", "-c", set])?;
-        let port = 2000 + ctx.draw.index(30_000) as u16;
-        ctx.set("port", port);
-        let listen = format!("{}:{port}", ctx.text("far_ip")?);
         let backlog = ctx.text("backlog")?;
-        let mut server = load(ctx, &["tcp-server", &listen, "--parallel", "--backlog", &backlog]);
-        server.netns = Some(far);
-        let started = start(ctx, "server", &server)?;
-        guards.push(started.guard);
-        wait_bound(ctx, started.pid, "tcp", port)?;
-        Ok(guards)
+        // The other limit, of which the last quarter is for whom the kernel knows, is to be far.
+        syn_server(ctx, &backlog, "4096")
     }
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
-        ctx.set("ignored_before", Self::ignored(ctx)?);
-        let (far_ip, port) = (ctx.text("far_ip")?, ctx.text("port")?);
-        let rate = ctx.text("requests_per_second")?;
-        let mut flood = load_file(ctx, "half_connect.py", &[&far_ip, &port, &rate])?;
-        flood.netns = Some(ctx.text("near_ns")?);
-        let mut guards = Guards::new();
-        guards.push(start(ctx, "flood", &flood)?.guard);
-        Ok(guards.into())
+        ctx.set("ignored_before", counted(ctx, "TCPReqQFullDrop")?);
+        syn_flood(ctx)
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        Ok(Some(Self::ignored(ctx)? > ctx.number("ignored_before")? + 20.0))
+        Ok(Some(counted(ctx, "TCPReqQFullDrop")? > ctx.number("ignored_before")? + 20.0))
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) const LARGE_TYPES: &[(&str, &str, &str)] = &[
         "Finding",
         "the contract of --json: its fields stand side by side there, and are only added",
     ),
+    ("crates/reason/src/answer/report.rs", "AnswerEnd", "the same of an end"),
     ("crates/reason/src/answer/compare/contract.rs", "Comparison", "the same of diff --json"),
     (
         "crates/reason/src/graph/end.rs",
@@ -52,6 +53,11 @@ pub(super) const LARGE_TYPES: &[(&str, &str, &str)] = &[
 pub(super) const NAMED_BY_MANY: &[(&str, &str)] = &[
     ("crates/reason/src/facts/mod.rs", "the vocabulary of observations: fields are only added"),
     ("crates/reason/src/facts/thread_ref.rs", "who: four fields that have not changed"),
+    ("crates/reason/src/facts/thread.rs", "of the same vocabulary: a thread as it was read"),
+    (
+        "crates/reason/src/facts/object.rs",
+        "of the same vocabulary: what is waited for, as it was read",
+    ),
     (
         "crates/reason/src/model/mod.rs",
         "the index that every step asks; its areas are types of their own",

@@ -21,6 +21,7 @@ mod rules;
 mod rust;
 mod shape;
 mod text;
+mod trusted_loads;
 
 use crate::tree::{File, Tree};
 use std::fmt;
@@ -67,6 +68,7 @@ pub(crate) const RULES: &[Rule] = &[
     meters::files_are_imported_by_few,
     rust::nothing_unfinished,
     rust::unsafe_is_fenced,
+    trusted_loads::no_load_behind_the_end,
     arrows::reason_is_pure,
     arrows::manifests_keep_the_arrows,
     arrows::makers_see_facts_only,

@@ -5,7 +5,7 @@
 
 use crate::decode::values::address;
 use crate::decode::wire::wire_socket;
-use holdup_reason::facts::{SocketState, TcpTurn, Waiting};
+use holdup_reason::facts::{Requests, SocketState, TcpTurn, Waiting};
 
 /// The state of a socket; `hz` are the ticks a second in which TCP sums up what it waited for.
 pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
@@ -25,6 +25,11 @@ pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
         accept_queue: record.accept_queue,
         accept_limit: record.accept_limit,
         waiting: waiting(record),
+        requests: (record.requests_limit != 0).then_some(Requests {
+            half_made: record.requests,
+            limit: record.requests_limit,
+            cookies: record.syncookies != 0,
+        }),
         rtt_us: record.rtt_us,
         rtt_us_min: record.rtt_us_min,
         congestion_window: record.congestion_window,

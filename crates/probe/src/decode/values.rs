@@ -90,6 +90,9 @@ pub fn object(record: &wire_object, path: Option<String>) -> Option<ObjectRef> {
             fs_type: wire::text(&record.name),
             rdev: device(record.rdev),
         }),
+        wire_object_kind::WIRE_OBJECT_PIPE if record.state != 0 => {
+            ObjectRef::fifo(device(record.dev), record.ino)
+        }
         wire_object_kind::WIRE_OBJECT_PIPE => ObjectRef::Pipe { ino: record.ino },
         wire_object_kind::WIRE_OBJECT_INET => ObjectRef::Inet(InetRef {
             ino: record.ino,

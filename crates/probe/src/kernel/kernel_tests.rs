@@ -146,6 +146,29 @@ fn what_is_left_in_the_slots_of_records_is_in_no_record() {
 }
 
 #[test]
+fn the_kernel_names_own_programs_and_their_functions_by_tags_that_are_known() {
+    let offer = host::look(&tracepoints());
+    if let Some(why) = &offer.no_bpf {
+        eprintln!("not run: {why}");
+        return;
+    }
+    let programs = Programs::load(&offer, &["sched_switch", "sys_exit"], 1 << 20).unwrap();
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let tags = programs.tags();
+    let named = |tag: &[u8; 8]| format!(" bpf_prog_{:016x}_", u64::from_be_bytes(*tag));
+    let is_of = |name: &str| {
+        let mut lines = symbols.lines().filter(|line| line.contains(&format!("_{name}\t")));
+        lines.any(|line| tags.iter().any(|tag| line.contains(&named(tag))))
+    };
+    if !symbols.contains(" bpf_prog_") {
+        eprintln!("not run: the kernel shows no symbols of programs");
+        return;
+    }
+    // A program, and a function that the verifier keeps apart.
+    assert!(is_of("sched_switch") && is_of("send_wait"), "{tags:?}");
+}
+
+#[test]
 fn messages_of_who_is_asked_about_are_counted() {
     let offer = host::look(&tracepoints());
     if let Some(why) = &offer.no_bpf {

@@ -12,6 +12,7 @@ pub(crate) mod iterators;
 pub(crate) mod load;
 mod map_entries;
 mod net_sums;
+mod program_tags;
 pub(crate) mod run_time;
 mod sums;
 pub(crate) mod thresholds;
@@ -35,7 +36,7 @@ use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
 pub(crate) use map_entries::After;
 use rustix::event::{Timespec, epoll};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -273,6 +274,11 @@ impl Programs {
     /// Time that all programs have taken so far, nanoseconds, while the kernel's statistics were on.
     pub fn run_time_ns(&self) -> u64 {
         self.skel.object().progs().filter_map(|program| run_time::of(program.as_fd())).sum()
+    }
+
+    /// By which tags the kernel names them in its log, and their functions.
+    pub fn tags(&self) -> BTreeSet<[u8; 8]> {
+        self.skel.object().progs().flat_map(|program| program_tags::of(program.as_fd())).collect()
     }
 
     /// Waits that the programs kept back because the ring was half full.

@@ -33,6 +33,23 @@ pub(super) fn inodes(object: &ObjectRef) -> Vec<u64> {
     }
 }
 
+/// Pipes that are read as standard input and that no process writes: so the kernel hands a core dump to its program, and whoever
+/// crashed waits for that without a descriptor of it.
+fn core_takers(all: &[Endpoint]) -> HashSet<u64> {
+    let mut written = HashSet::new();
+    let mut read = HashSet::new();
+    for endpoint in all {
+        let ObjectRef::Pipe { ino } = endpoint.object else { continue };
+        if endpoint.writable {
+            written.insert(ino);
+        } else if endpoint.fd == 0 && endpoint.readable {
+            read.insert(ino);
+        }
+    }
+    read.retain(|ino| !written.contains(ino));
+    read
+}
+
 /// Of all endpoints, those that can matter, in their order; and what was left out.
 pub(super) fn relevant(
     all: Vec<Endpoint>,
@@ -43,6 +60,7 @@ pub(super) fn relevant(
     let is_named = |endpoint: &Endpoint| {
         is_polled(endpoint) || inodes(&endpoint.object).iter().any(|ino| objects.contains(ino))
     };
+    let takers = core_takers(&all);
     let mut inet_pairs = HashSet::new();
     let mut overrun: HashSet<(String, u16)> = HashSet::new();
     for endpoint in &all {
@@ -69,6 +87,7 @@ pub(super) fn relevant(
                 ObjectRef::Unix { peer_ino: 0, path: Some(path), .. } => path.starts_with('/'),
                 ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
                 ObjectRef::FuseServer { .. } => true,
+                ObjectRef::Pipe { ino } => endpoint.fd == 0 && takers.contains(ino),
                 _ => false,
             }
     };
@@ -409,6 +428,17 @@ mod tests {
             endpoint(10, bound("@db"), None),
         ];
         assert_eq!(reported(all), (vec![1, 3, 4, 5, 7, 8, 9], None));
+    }
+
+    #[test]
+    fn a_pipe_that_is_read_as_standard_input_and_that_nobody_writes_may_take_a_core() {
+        let end = |fd: u32, ino: u64, writable: bool| {
+            let mut end = endpoint(fd, ObjectRef::Pipe { ino }, None);
+            (end.readable, end.writable) = (!writable, writable);
+            end
+        };
+        let all = vec![end(0, 3, false), end(0, 4, false), end(7, 4, true), end(5, 6, false)];
+        assert_eq!(core_takers(&all), HashSet::from([3]));
     }
 
     #[test]

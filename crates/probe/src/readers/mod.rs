@@ -127,6 +127,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<ports::Ports>, Turn::Ways),
     (open::<unrouted::RefusedAddresses>, Turn::Ways),
     (open::<netlink::addresses::Addresses>, Turn::Links),
+    (open::<netlink::packet_sockets::PacketSockets>, Turn::Links),
     (open::<netlink::ethtool::Drivers>, Turn::Links),
     (open::<usages::Usages>, Turn::Counters),
     (open::<netlink::permanent_neighbours::Permanent>, Turn::Counters),
@@ -149,6 +150,7 @@ pub const NETLINK_PARSERS: &[fn(&[u8])] = &[
         let _ = netlink::permanent_neighbours::is_exempt(message);
     },
     |message| drop(netlink::nftables::rule(message)),
+    |message| drop(netlink::packet_sockets::memberships(message)),
     |message| drop(netlink::qdiscs::qdisc(message, false)),
     |message| drop(netlink::qdiscs::qdisc(message, true)),
     |message| {

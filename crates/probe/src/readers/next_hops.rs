@@ -57,6 +57,11 @@ impl Reader for NextHops {
         let now_open = look.last.endpoints.iter().flat_map(|(_, all)| all);
         let unanswered = &mut look.waited.unanswered;
         now_open.chain(look.ends.between()).for_each(|it| unanswered.see_endpoint(it));
+        for body in &look.last.sums {
+            if let Body::SentTo(sent) = body {
+                unanswered.see_sent(sent);
+            }
+        }
         let (Some(netlink), to) = (look.netlink.as_mut(), unanswered.take()) else {
             return Ok(());
         };

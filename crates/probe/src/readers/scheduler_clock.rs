@@ -63,6 +63,7 @@ impl SchedulerClock {
 
 /// Has the calling thread go on on one CPU; false if it may not.
 fn go_to(cpu: u32) -> bool {
+    priority::follow_no_more();
     let mut only = CpuSet::new();
     let is_known = (cpu as usize) < CpuSet::MAX_CPU;
     if is_known {

@@ -14,7 +14,8 @@ use super::{paths, polled};
 use crate::SourceError;
 use crate::system::Roots;
 use crate::system::clock::now;
-use crate::system::status::thread_inside;
+use crate::system::status::{Status, thread_inside};
+use crate::system::text;
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -193,9 +194,41 @@ fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
     all.iter().filter(has_queue).map(|end| end.process.pid).max()
 }
 
-/// Owners of futexes, by process and thread id inside it: hundreds may wait for one, and to find it reads all threads.
+/// Owners of futexes, by process, thread id inside it, and whether the word is its alone: hundreds may wait for one, and to find it
+/// reads all threads.
 #[derive(Default)]
-struct Owners(BTreeMap<(u32, u32), u32>);
+struct Owners(BTreeMap<(u32, u32, bool), Owner>);
+
+/// Who has a number in a word.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    /// The thread; 0 if none of the process has it.
+    tid: u32,
+    /// No thread of any process has it.
+    is_gone: bool,
+}
+
+impl Owner {
+    fn of(roots: &Roots, pid: u32, inner: u32, is_private: bool) -> Self {
+        let tid = thread_inside(roots, pid, inner).unwrap_or(0);
+        // In a PID namespace a number says nothing of the threads that /proc has here.
+        let is_inside = |pid: u32| {
+            let status = text::read(&roots.process(pid, "status")).ok()?;
+            Some(Status::parse(&status).inner_tid.is_some())
+        };
+        // What is in shared memory may be owned by a thread of another namespace, by its number there.
+        let is_elsewhere = || {
+            let all = text::ids(&roots.proc).unwrap_or_default();
+            let mut inside = all.into_iter().filter(|pid| is_inside(*pid) == Some(true));
+            inside.any(|pid| thread_inside(roots, pid, inner).is_some())
+        };
+        let is_gone = tid == 0
+            && is_inside(pid) == Some(false)
+            && !roots.process(inner, "stat").exists()
+            && (is_private || !is_elsewhere());
+        Self { tid, is_gone }
+    }
+}
 
 impl Owners {
     /// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
@@ -210,6 +243,7 @@ impl Owners {
         const WAIT_BITSET: u64 = 9;
         const LOCK_PI2: u64 = 13;
         const COMMAND: u64 = 127;
+        const PRIVATE: u64 = 128;
         const TID: u32 = 0x3fff_ffff;
         let [address, operation, ..] = blocked.place.args;
         let command = operation & COMMAND;
@@ -219,11 +253,32 @@ impl Owners {
             WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
             _ => 0,
         };
-        let owner_tid = match inner {
-            0 => 0,
-            _ => *(self.0.entry((pid, inner)))
-                .or_insert_with(|| thread_inside(roots, pid, inner).unwrap_or(0)),
+        let owner = match inner {
+            0 => Owner::default(),
+            _ => {
+                let is_private = operation & PRIVATE != 0;
+                let known = self.0.entry((pid, inner, is_private));
+                *known.or_insert_with(|| Owner::of(roots, pid, inner, is_private))
+            }
         };
-        FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid }
+        let (owner_tid, gone_tid) = (owner.tid, if owner.is_gone { inner } else { 0 });
+        FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid, gone_tid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_owner_of_a_shared_word_may_live_in_another_namespace() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1");
+        let is_gone =
+            |inner, is_private| Owner::of(&Roots::under(&folder), 1, inner, is_private).is_gone;
+        // Thread 510 goes by 9 in its container.
+        assert!(!is_gone(9, false));
+        assert!(is_gone(9, true), "no other process has a part in the word");
+        assert!(is_gone(77, false), "no thread anywhere has that number");
     }
 }

@@ -226,6 +226,7 @@ impl Process {
                 false => Vec::new(),
             },
             policy: stat.policy,
+            rt_priority: (stat.rt_priority != 0).then_some(stat.rt_priority),
             nice: stat.nice,
             state: stat.state.to_string(),
             tracer_pid: status.tracer_pid,

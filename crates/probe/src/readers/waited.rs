@@ -1,12 +1,14 @@
 //! What was waited for in a look: the objects that endpoints are reported for, the descriptors that were polled, the addresses
 //! that do not answer, and the interfaces on which packets stood or were lost.
 //!
-//! Collected by whoever sees a wait, used as the look ends. Must not: read anything, or conclude whose fault a wait is. UDP is left
-//! out of the addresses: a socket does not say whether it was answered.
+//! Collected by whoever sees a wait, used as the look ends. Must not: read anything, or conclude whose fault a wait is. A socket of UDP does not say
+//! whether it was answered, so whoever waits on one is taken in: whether the address is silent, its neighbour entry says.
 
 use super::endpoints::inodes;
 use super::waiter_memory::Unread;
-use holdup_reason::facts::{Body, Endpoint, InetRef, Ns, ObjectRef, TcpTurn, ThreadRef};
+use holdup_reason::facts::{
+    Body, Endpoint, GIVEN_PORTS, InetRef, Ns, ObjectRef, SentTo, TcpTurn, ThreadRef,
+};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -81,6 +83,10 @@ impl Interfaces {
 
 /// Addresses that are asked about.
 const DESTINATIONS_MAX: usize = 100;
+/// The same of datagrams.
+const OF_DATAGRAMS_MAX: usize = 16;
+/// A server of names may ask hundreds of others at once, and a question without an answer is known as such.
+const NAME_SERVERS_PORT: u16 = 53;
 /// TCP_SYN_SENT.
 const SYN_SENT: u8 = 2;
 /// For so long nothing was heard of a peer that did not acknowledge all: the least time after which TCP asks again for a
@@ -100,22 +106,47 @@ pub struct Destination {
 
 /// Addresses that somebody sends to without an answer.
 #[derive(Debug, Default)]
-pub struct Unanswered(BTreeSet<Destination>);
+pub struct Unanswered {
+    known: BTreeSet<Destination>,
+    /// The same of datagrams, which may have an answer each: fewer, and behind all connections.
+    of_datagrams: BTreeSet<Destination>,
+    /// Sockets of UDP that are not connected and are waited on, by their own port: namespace and address.
+    asking: BTreeMap<u16, Option<(u32, IpAddr)>>,
+}
 
 impl Unanswered {
     /// A connection that is waited for.
     pub fn see(&mut self, object: Option<&ObjectRef>) {
-        if let Some(ObjectRef::Inet(socket)) = object
-            && socket.is_tcp()
-            && socket.state == SYN_SENT
-        {
+        let Some(ObjectRef::Inet(socket)) = object else { return };
+        // A service's own port answers, and asks nobody.
+        let asks = socket.protocol == "udp"
+            && socket.local.port() >= GIVEN_PORTS
+            && socket.remote.port() != NAME_SERVERS_PORT;
+        if socket.is_tcp() && socket.state == SYN_SENT {
             self.add(socket);
+        } else if asks && socket.remote.port() != 0 {
+            self.insert_datagrams(destination(socket));
+        } else if asks && self.asking.len() < DESTINATIONS_MAX {
+            let from = (socket.netns, socket.local.ip().to_canonical());
+            let known = self.asking.entry(socket.local.port()).or_insert(Some(from));
+            // What is sent from one port of two namespaces is known to be of neither.
+            *known = known.filter(|known| *known == from);
+        }
+    }
+
+    /// Where a socket that is not connected sends to.
+    pub fn see_sent(&mut self, sent: &SentTo) {
+        if let Some((netns, source)) = self.asking.get(&sent.local_port).copied().flatten() {
+            let address = sent.remote.ip().to_canonical();
+            self.insert_datagrams(Destination { netns, address, source });
         }
     }
 
     /// The same of an open socket, also where the peer has gone silent since it was connected.
     pub fn see_endpoint(&mut self, endpoint: &Endpoint) {
-        self.see(Some(&endpoint.object));
+        // Nobody need wait on one of UDP.
+        let object = Some(&endpoint.object);
+        self.see(object.filter(|it| matches!(it, ObjectRef::Inet(socket) if socket.is_tcp())));
         let turn = endpoint.socket.as_ref().and_then(|state| state.turn.as_ref());
         if let ObjectRef::Inet(socket) = &endpoint.object
             && turn.is_some_and(is_silent)
@@ -125,20 +156,38 @@ impl Unanswered {
     }
 
     fn add(&mut self, socket: &InetRef) {
-        let (address, source) =
-            (socket.remote.ip().to_canonical(), socket.local.ip().to_canonical());
-        // The interface of a link-local address is not in the address.
-        let is_local = matches!(address, IpAddr::V6(it) if it.is_unicast_link_local());
-        let is_own = address.is_loopback() || address == source || address.is_unspecified();
-        if !is_local && !is_own && self.0.len() < DESTINATIONS_MAX {
-            self.0.insert(Destination { netns: socket.netns, address, source });
+        let to = destination(socket);
+        if is_elsewhere(&to) && self.known.len() < DESTINATIONS_MAX {
+            self.known.insert(to);
         }
     }
 
-    /// All of them, once.
-    pub fn take(&mut self) -> Vec<Destination> {
-        std::mem::take(&mut self.0).into_iter().collect()
+    fn insert_datagrams(&mut self, to: Destination) {
+        if is_elsewhere(&to) && self.of_datagrams.len() < OF_DATAGRAMS_MAX {
+            self.of_datagrams.insert(to);
+        }
     }
+
+    /// All of them, once; who reads only the first of them reads those of connections.
+    pub fn take(&mut self) -> Vec<Destination> {
+        let Self { known, mut of_datagrams, .. } = std::mem::take(self);
+        of_datagrams.retain(|to| !known.contains(to));
+        known.into_iter().chain(of_datagrams).collect()
+    }
+}
+
+fn destination(socket: &InetRef) -> Destination {
+    let address = socket.remote.ip().to_canonical();
+    let source = socket.local.ip().to_canonical();
+    Destination { netns: socket.netns, address, source }
+}
+
+fn is_elsewhere(to: &Destination) -> bool {
+    let Destination { address, source, .. } = to;
+    // The interface of a link-local address is not in the address.
+    let is_local = matches!(address, IpAddr::V6(it) if it.is_unicast_link_local());
+    let is_own = address.is_loopback() || address == source || address.is_unspecified();
+    !is_local && !is_own && !address.is_multicast()
 }
 
 /// Something was sent that the peer did not acknowledge, and nothing was heard of it since.
@@ -192,6 +241,33 @@ mod tests {
         for own in ["10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "[fe80::1]:80"] {
             assert_eq!(asked(SYN_SENT, own, TcpTurn::default()), 0, "{own}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_datagram_is_asked_about_where_it_sends() {
+        let waits = |local: &str, remote: &str, sent: bool| {
+            let mut unanswered = Unanswered::default();
+            let local: std::net::SocketAddr = local.parse().unwrap();
+            let protocol = String::from("udp");
+            unanswered.see(Some(&ObjectRef::Inet(InetRef {
+                ino: 5,
+                netns: 7,
+                protocol: protocol.clone(),
+                local,
+                remote: remote.parse().unwrap(),
+                state: 7,
+            })));
+            let remote = "10.0.0.9:161".parse().unwrap();
+            if sent {
+                let local_port = local.port();
+                unanswered.see_sent(&SentTo { pid: 1, protocol, local_port, remote });
+            }
+            unanswered.take().len()
+        };
+        assert_eq!(waits("10.0.0.1:40000", "10.0.0.9:161", false), 1);
+        assert_eq!(waits("0.0.0.0:40000", "0.0.0.0:0", true), 1);
+        assert_eq!(waits("0.0.0.0:40000", "0.0.0.0:0", false), 0, "to nobody that is known");
+        assert_eq!(waits("0.0.0.0:161", "0.0.0.0:0", true), 0, "a server");
     }
 
     #[test]

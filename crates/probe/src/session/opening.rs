@@ -95,6 +95,7 @@ pub(super) fn open(at: &Target) -> Result<Opened, SourceError> {
     priority::raise_if_crowded();
     let granted = Granted { memory_locked: own::memory::lock() };
     let offer = host::look(&plan::tracepoints());
+    priority::raise_if_delayed();
     let opened = open_on(at, held, Ground { roots, hidden, offer })?;
     Ok(Opened { granted: Some(granted), ..opened })
 }
@@ -141,9 +142,7 @@ pub(super) fn open_next(
     loaded: Loaded,
     ticks: Ticks,
 ) -> Result<Opened, SourceError> {
-    priority::come_back();
-    priority::begin();
-    priority::raise_if_crowded();
+    priority::next_window();
     let settings = settings::read(&roots);
     open_with(at.scope(), roots, loaded, settings, (ticks.next_window(), Watched::default()))
 }

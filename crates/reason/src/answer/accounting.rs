@@ -6,13 +6,15 @@
 //! disagree about; it is shown, and a caveat says so if it is more than a thousandth.
 
 use crate::answer::report::{Accounting, ObjectName, Part};
-use crate::facts::{Ns, ThreadTime};
+use crate::answer::{own_threads, unwoken};
+use crate::facts::{Ns, TargetKind, ThreadTime};
 use crate::graph::end::EndKind;
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack::lock_kind_of;
 use std::collections::BTreeMap;
 
 /// Parts reported one by one; the rest is summed by class.
@@ -112,6 +114,9 @@ fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) -
 /// Shows every piece of the time of what is looked at, of all but commands, and returns what they add up to, seconds.
 pub fn each_thread_part<'a>(measures: &Measures<'a>, each: &mut dyn FnMut(ThreadPart<'a>)) -> f64 {
     let model = measures.model;
+    let is_process = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+    let is_unwoken =
+        is_process && (unwoken::is_all_of_it(measures) || own_threads::said(measures).is_some());
     let mut wall = 0.0;
     for time in &model.threads.times {
         if time.kernel || !model.in_target(&time.thread) {
@@ -127,7 +132,7 @@ pub fn each_thread_part<'a>(measures: &Measures<'a>, each: &mut dyn FnMut(Thread
         let quota = time.throttled_ns.min(time.runnable_ns);
         add("CPU quota", PartObject::Words("cgroup", ""), quota, None);
         add("run queue", PartObject::Words("run queue", "CPU"), time.runnable_ns - quota, None);
-        let long = long_waits(measures, time, &mut add);
+        let long = long_waits(measures, time, is_unwoken, &mut add);
         let asleep = time.sleep_ns + time.disk_sleep_ns;
         add("short waits", PartObject::Words("", ""), asleep.saturating_sub(long), None);
     }
@@ -135,10 +140,11 @@ pub fn each_thread_part<'a>(measures: &Measures<'a>, each: &mut dyn FnMut(Thread
 }
 
 /// Tells a thread's long blocked waits, and returns how much of its sleep they are; never more than
-/// the scheduler counted.
+/// the scheduler counted. Of a process that stands still (`is_unwoken`) what it waits at is no rest.
 fn long_waits<'a>(
     measures: &Measures<'a>,
     time: &'a ThreadTime,
+    is_unwoken: bool,
     add: &mut impl FnMut(&'static str, PartObject, Ns, Option<&'a WaitSpan>),
 ) -> Ns {
     let mut left = time.sleep_ns + time.disk_sleep_ns;
@@ -151,6 +157,14 @@ fn long_waits<'a>(
         let ns = wait.within_ns(time.since_ns, time.until_ns).min(left);
         left -= ns;
         let (class, object) = match wait.class {
+            // An event or a shared word is how it waits, and not for what.
+            WaitClass::FutexWait | WaitClass::Idle if is_inside_a_server(measures, wait) => {
+                ("lock", PartObject::Of(Object::Inside(wait.thread.pid)))
+            }
+            // The answer says that it stands there, and nobody woke it.
+            WaitClass::FutexWait if is_unwoken => {
+                (wait.class.word(), PartObject::Words("thread", "not woken"))
+            }
             WaitClass::Timer => ("idle", PartObject::Words("timer", "sleeps on purpose")),
             WaitClass::FutexWait => ("idle", PartObject::Words("thread", "waits for a thread")),
             WaitClass::Idle => ("idle", PartObject::Words("work", "waits for work")),
@@ -161,6 +175,13 @@ fn long_waits<'a>(
         add(class, object, ns, Some(wait));
     }
     before - left
+}
+
+/// Whether a session of a server waits for what other sessions have, or processes of the server bring about: by its functions, or its own
+/// table. That is never work.
+fn is_inside_a_server(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
+    let kind = lock_kind_of(measures.model, &wait.thread, wait.begin_ns, wait.end_ns);
+    kind.is_some_and(|kind| kind.is_of_a_session() || kind.is_of_a_server())
 }
 
 fn largest(parts: BTreeMap<(String, ObjectName), f64>) -> Vec<Part> {
@@ -181,4 +202,38 @@ fn largest(parts: BTreeMap<(String, ObjectName), f64>) -> Vec<Part> {
         }));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// The words of the parts of process 10's time, which waits for an event in these functions all the look.
+    fn classes(functions: &[&str]) -> Vec<String> {
+        let frame = |function: &&str| UserFrame {
+            function: (*function).into(),
+            module: "db".into(),
+            ..UserFrame::default()
+        };
+        let (thread, sleep_ns) = (thread(10, "db"), LOOK_NS);
+        let frames = functions.iter().map(frame).collect();
+        let stack = UserStack { thread: thread.clone(), since_ns: 0, frames, complete: true };
+        let time = ThreadTime { thread, until_ns: LOOK_NS, sleep_ns, ..ThreadTime::default() };
+        let mut facts = host();
+        facts.extend([
+            of_process(10, "db"),
+            blocked(10, "db", WaitState::Sleep, "epoll_wait"),
+            Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) },
+            fact(Body::ThreadTime(time)),
+        ]);
+        explain(facts).accounting.parts.into_iter().map(|part| part.class).collect()
+    }
+
+    #[test]
+    fn a_session_that_waits_for_another_s_lock_is_not_idle_in_the_table() {
+        assert_eq!(classes(&["WaitLatch", "ProcSleep", "XactLockTableWait"]), ["lock"]);
+        assert_eq!(classes(&["WaitEventSetWait", "secure_read"]), ["idle"]);
+    }
 }

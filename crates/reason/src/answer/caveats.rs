@@ -122,7 +122,8 @@ fn full_cpus(
     if is_explained || !measures.cpu.are_full() || Severity::of(&impact) == Severity::Note {
         return None;
     }
-    let whose = match measures.model.look.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {
+    let target = measures.model.look.target.as_ref();
+    let whose = match target.map_or(TargetKind::Host, |it| it.kind) {
         TargetKind::Host => "threads",
         TargetKind::Command => "the command",
         TargetKind::Process | TargetKind::Container => "its threads",
@@ -132,13 +133,16 @@ fn full_cpus(
         if cpus == 1 { "the only CPU was".into() } else { format!("all {cpus} CPUs were") },
         words::percent(busy),
         words::seconds(waited),
-        who_uses_most(measures, cpus as f64 * measures.model.look.seconds())?,
+        who_uses_most(measures, target.map_or(0, |it| it.pid))?,
     ))
 }
 
-/// The three that use most of the CPUs' time, each with how long it waits itself.
-fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
-    let all = &measures.cpu.competitors;
+/// The three that use most of the time of the CPUs that a process may use (0: of all), each with how long it waits itself.
+fn who_uses_most(measures: &Measures<'_>, asked_pid: u32) -> Option<String> {
+    let cpus = measures.cpu.job(asked_pid).map_or(&[][..], |one| &one.cpus);
+    let all = measures.cpu.among(cpus);
+    let count = if cpus.is_empty() { measures.cpu.busy.len() } else { cpus.len() };
+    let capacity = count as f64 * measures.cpu.counted_seconds;
     let share = |one: &Competitor| words::percent(one.run / capacity.max(1e-9));
     let reported = all.iter().take(3).filter_map(|one| {
         let others = match one.processes.len() - 1 {
@@ -150,11 +154,16 @@ fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
     });
     let reported = reported.collect::<Vec<_>>().join(", ");
     let first = all.first()?;
-    let nobody = match first.run < capacity / 2.0 {
-        true => format!("nobody uses more than {} of them; ", share(first)),
-        false => String::new(),
+    let of = match cpus {
+        [] => "them".to_string(),
+        some => format!("CPU {}, which it may use", words::cpus(some)),
     };
-    Some(format!("{nobody}who uses most: {reported}"))
+    Some(match first.run < capacity / 2.0 {
+        true => {
+            format!("nobody uses more than {} of {of}; who uses most: {reported}", share(first))
+        }
+        false => format!("who uses most of {of}: {reported}"),
+    })
 }
 
 /// Whether something unseen can be missed in this answer: it is not only about processes that are neither looked at

@@ -6,7 +6,7 @@
 //!
 //! Edit together: docs/json.md, report's text/finding.rs.
 
-use super::report::{Finding, LogLine};
+use super::report::{Finding, LogLine, OwnFault};
 use crate::facts::{KernelLogKind, KernelLogLine, Ns};
 use crate::model::Model;
 
@@ -21,6 +21,17 @@ pub(super) fn attach(model: &Model, findings: &mut [Finding]) -> Vec<LogLine> {
         }
     }
     rest
+}
+
+/// The first fault that the kernel met in a kernel program of holdup's own, if there was one.
+pub(super) fn own_fault(model: &Model) -> Option<OwnFault> {
+    let mut lines = model.look.kernel_log.iter();
+    let (_, line) = lines.find(|(_, line)| line.kind == KernelLogKind::OwnFault)?;
+    Some(OwnFault {
+        program: line.name.clone(),
+        kernel: model.look.host.kernel.clone(),
+        log: line.text.clone(),
+    })
 }
 
 fn log_line(model: &Model, at_ns: Ns, line: &KernelLogLine) -> LogLine {
@@ -61,7 +72,7 @@ fn belongs(model: &Model, line: &KernelLogLine, finding: &Finding) -> bool {
                 && finding.culprit.container.as_deref() == Some(line.name.as_str())
         }
         KernelLogKind::RealTime => code == "cpu.rt_throttled",
-        KernelLogKind::Other => false,
+        KernelLogKind::OwnFault | KernelLogKind::Other => false,
     }
 }
 
@@ -131,6 +142,20 @@ mod tests {
         facts.push(of_process(10, "client"));
         facts.extend(lines);
         explain(facts)
+    }
+
+    #[test]
+    fn a_fault_of_an_own_program_is_said_apart_from_findings() {
+        let mut model = Model::default();
+        let line =
+            |kind, name: &str| KernelLogLine { kind, name: name.into(), ..Default::default() };
+        model.push(Fact { at_ns: 5, body: Body::KernelLog(line(KernelLogKind::Other, "")) });
+        assert_eq!(own_fault(&model), None);
+        model.push(Fact {
+            at_ns: 6,
+            body: Body::KernelLog(line(KernelLogKind::OwnFault, "on_wait")),
+        });
+        assert_eq!(own_fault(&model).map(|it| it.program).as_deref(), Some("on_wait"));
     }
 
     #[test]

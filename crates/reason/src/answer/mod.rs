@@ -19,6 +19,7 @@ mod naming;
 pub mod network;
 mod one_by_one;
 mod own;
+mod own_threads;
 pub mod picture;
 mod places;
 pub mod report;
@@ -192,6 +193,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         container: card::card(model),
         container_start: container_start::start(measures),
         kernel_log,
+        own_fault: kernel_log::own_fault(model),
         left_out: Vec::new(),
         caveats,
         cost: ReportCost {

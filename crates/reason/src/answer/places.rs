@@ -11,6 +11,7 @@ use crate::graph::wakers::timeout_ns;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::{Model, words};
+use crate::programs;
 use crate::waits::goroutines;
 use crate::waits::timeline::WaitSpan;
 
@@ -41,6 +42,14 @@ pub(super) fn own_timeout(measures: &Measures<'_>, end: &AnswerEnd) -> Option<St
     let left_ns = due_ns.checked_sub(measures.model.look.end_ns).filter(|ns| *ns > 0)?;
     let left = words::seconds(left_ns as f64 / 1e9);
     Some(format!("a timeout of its own ends that {left} after the look at the latest"))
+}
+
+/// Of a sleep: the limit on its own pace that the program was given.
+pub(super) fn own_limit(model: &Model, end: &AnswerEnd) -> Option<String> {
+    let last = end.chain.last().map(|link| &link.who);
+    let pid = end.who.as_ref().or(last).filter(|_| end.end == EndKind::Sleep)?.pid?;
+    let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)))?;
+    Some(format!("it keeps to a limit of its own, {limit}"))
 }
 
 fn waits(end: &AnswerEnd) -> bool {

@@ -58,6 +58,9 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LOG_LINES_MAX)))]
     pub kernel_log: Vec<LogLine>,
+    /// A fault of the kernel in a program that holdup itself had loaded into it: the host may be harmed by the look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_fault: Option<OwnFault>,
     /// What was left out of lists that are longer than their bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LEFT_OUT_MAX)))]
@@ -74,6 +77,18 @@ impl Report {
     pub fn left_out_of(&self, list: &str) -> Option<&LeftOut> {
         self.left_out.iter().find(|cut| cut.list == list)
     }
+}
+
+/// A fault that the kernel met in a kernel program of holdup's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OwnFault {
+    /// The function of the program.
+    pub program: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The line of the kernel's log that says where.
+    pub log: String,
 }
 
 /// Name and version.
@@ -263,6 +278,9 @@ pub struct AnswerEnd {
     /// pass, or what it waited for did not come, is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_timeout: bool,
+    /// Of a wait on a socket: it is connected to nobody, so it is not known that anybody owes it an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unconnected: bool,
 }
 
 impl AnswerEnd {

@@ -128,7 +128,7 @@ fn ready_seconds(measures: &Measures<'_>) -> f64 {
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let window = measures.model.look.seconds().max(1e-9);
+    let window = measures.cpu.counted_seconds.max(1e-9);
     let everybody = measures.cpu.instead_of(&BTreeSet::new()).others;
     let cpus = measures.cpu.busy.len().max(1);
     // The kernel counts a tick for whoever it meets there: of many short turns it meets few.
@@ -228,6 +228,9 @@ fn waits_title(end: &AnswerEnd) -> String {
         },
         (EndKind::Lock, by) => format!("waits for {}", lock(end, by)),
         (EndKind::Remote, Some(by)) => format!("waits for {by}, which owes it an answer"),
+        (EndKind::Remote, None) if end.unconnected => {
+            format!("waits for what comes to its {object}, which is connected to nobody")
+        }
         (EndKind::Remote, None) => format!("waits for {object}, which owes it an answer"),
         (EndKind::Person, _) if is_line(end) => format!("waits for what comes over {object}"),
         (EndKind::Person, _) if is_frozen(end) => format!("waits for {object} to be thawed"),
@@ -239,6 +242,9 @@ fn waits_title(end: &AnswerEnd) -> String {
         }
         (EndKind::Link, Some(by)) => {
             format!("waits for room in {object}, which {by} does not empty")
+        }
+        (EndKind::Link, None) if end.object.kind == "socket" => {
+            format!("waits for room in {object}")
         }
         _ => format!("waits for {object}"),
     }
@@ -320,6 +326,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
     }
     clauses.extend(places::of_end(measures, end));
     clauses.extend(places::own_timeout(measures, end));
+    clauses.extend(places::own_limit(measures.model, end));
     let cpus = measures.model.look.host.cpus;
     if end.end == EndKind::Works && cpus > 1 {
         clauses.push(match several_cpus(measures, end) {

@@ -7,7 +7,7 @@
 //! loops that poll several things, which every session of a desktop has.
 
 use super::report::AnswerEnd;
-use super::unwoken;
+use super::{own_threads, unwoken};
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -28,7 +28,9 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let target = measures.model.look.target.as_ref();
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
-        TargetKind::Process => of_process(measures).or_else(|| unwoken::said(measures)),
+        TargetKind::Process => of_process(measures)
+            .or_else(|| unwoken::said(measures))
+            .or_else(|| own_threads::said(measures)),
         TargetKind::Container | TargetKind::Command => None,
     }
 }

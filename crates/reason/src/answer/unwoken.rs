@@ -6,10 +6,12 @@
 //! of a pool have. What could wake it follows from the call: of a private word only a thread of its own, and it has none; of a shared one and
 //! of System V's whoever else uses it.
 //!
-//! Must not: say that anybody is late, call a lock held (rules/lock/), or speak of messages: a queue of them is work. Rejected: any process
+//! A full queue of messages is no rest: whoever has something to send waits for its reader, of several as well. An empty one is work.
+//!
+//! Must not: say that anybody is late, or call a lock held (rules/lock/). Rejected: any process
 //! with one waiting thread (prefork servers wait by a semaphore for their turn to accept). Edit together: standing.rs, which has the other ends.
 
-use crate::facts::{Ns, Place, ThreadRef};
+use crate::facts::{Ns, ObjectRef, Place, ThreadRef};
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::words;
@@ -30,7 +32,8 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
     let asked = model.look.target.as_ref()?.pid;
     // A goroutine is at another place than its thread.
-    let wait = stands_alone(measures, asked).filter(|_| !goroutines::are_known(model, asked))?;
+    let alone = || stands_alone(measures, asked).filter(|_| !goroutines::are_known(model, asked));
+    let wait = full_queue(measures, asked).or_else(alone)?;
     let (what, whose) = awaited(measures, wait)?;
     let who = model.threads.who(&wait.thread);
     let lasts = wait.end_ns.saturating_sub(wait.begin_ns) as f64 / 1e9;
@@ -41,6 +44,73 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
         format!("{who} has waited all the time for {what}, and was not woken."),
         format!("It has stood{place} for {least}{}. {whose}", words::seconds(lasts)),
     ))
+}
+
+/// Whether that is said of a process with one thread: of several the others may rest.
+pub(super) fn is_all_of_it(measures: &Measures<'_>) -> bool {
+    let asked = measures.model.look.target.as_ref().map(|target| target.pid);
+    let is_single = |pid: u32| measures.times_of(pid).take(2).count() < 2;
+    asked.is_some_and(is_single) && said(measures).is_some()
+}
+
+/// A wait of a process for room in a queue of messages, all the look.
+fn full_queue<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan> {
+    let is_it = |wait: &&WaitSpan| {
+        wait.thread.pid == pid
+            && matches!(wait.place.syscall.as_str(), "mq_timedsend" | "msgsnd")
+            && stands_all_the_look(measures, wait)
+    };
+    measures.waits().find(is_it)
+}
+
+/// Whether a wait began before the look, goes on, and does not end by itself.
+fn stands_all_the_look(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
+    wait.standing
+        && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
+        && !is_timed(&wait.place)
+}
+
+/// For which message a process waits that has nothing to do, as a sentence; empty if it does not wait for one.
+pub(super) fn awaited_message(measures: &Measures<'_>, pid: u32) -> String {
+    let receives = |wait: &&WaitSpan| {
+        wait.thread.pid == pid
+            && wait.standing
+            && matches!(wait.place.syscall.as_str(), "mq_timedreceive" | "msgrcv")
+    };
+    let queue = measures.waits().find(receives).and_then(|wait| queue(measures, wait));
+    queue.map_or_else(String::new, |(queue, _)| format!(" It waits for a message in {queue}."))
+}
+
+/// The queue of messages that a wait is at, and what shows who else has it.
+fn queue(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)> {
+    let ([first, second, ..], pid) = (wait.place.args, wait.thread.pid);
+    match (wait.place.syscall.as_str(), &wait.place.object) {
+        ("mq_timedsend" | "mq_timedreceive", Some(ObjectRef::File(file))) => {
+            let known = file.path.as_deref().or_else(|| measures.model.called.path_of(file.into()));
+            let name = known.and_then(|path| path.rsplit_once('/')).map(|(_, name)| name);
+            Some(match name {
+                Some(name) => {
+                    let file = words::shell(&format!("/dev/mqueue/{name}"));
+                    (
+                        format!("the POSIX message queue /{name}"),
+                        format!("fuser -v {file} says who has it open"),
+                    )
+                }
+                None => (
+                    format!("the POSIX message queue of its descriptor {first}"),
+                    format!(
+                        "readlink /proc/{pid}/fd/{first} says which it is, and fuser -v /dev/mqueue/... who has it open"
+                    ),
+                ),
+            })
+        }
+        // The second is where the message is: without one the arguments are not known.
+        ("msgsnd" | "msgrcv", _) if second != 0 => Some((
+            format!("System V's message queue {first}"),
+            format!("nsenter -t {pid} -i ipcs -q -i {first} says who took and put the last one"),
+        )),
+        _ => None,
+    }
 }
 
 /// The one wait of a process that has a single thread and is no worker among its like.
@@ -55,10 +125,8 @@ fn stands_alone<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan
     }
     let is_it = |wait: &&WaitSpan| {
         wait.thread.pid == pid
-            && wait.standing
+            && stands_all_the_look(measures, wait)
             && matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
-            && wait.begin_ns <= model.look.begin_ns + BEGIN_NS
-            && !is_timed(&wait.place)
             && measures.graph.holder(wait).is_none_or(|holder| holder.pid == pid)
     };
     measures.waits().find(is_it)
@@ -82,7 +150,11 @@ fn is_one_of_several(measures: &Measures<'_>, pid: u32) -> bool {
 
 /// Whether a call ends by itself.
 fn is_timed(place: &Place) -> bool {
-    matches!(place.syscall.as_str(), "futex" | "semtimedop") && place.args[3] != 0
+    match place.syscall.as_str() {
+        "futex" | "semtimedop" => place.args[3] != 0,
+        "mq_timedsend" => place.args[4] != 0,
+        _ => false,
+    }
 }
 
 /// What a thread stands in, and who could give it.
@@ -100,6 +172,12 @@ fn awaited(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)>
                 wait.thread.pid
             ),
         )),
+        "mq_timedsend" | "msgsnd" => {
+            let (queue, look) = queue(measures, wait)?;
+            let whose =
+                format!("The queue is full: whoever receives from it could make room. {look}.");
+            Some((format!("room in {queue}"), whose))
+        }
         // Without an address they are not known.
         "futex" if first == 0 => None,
         "futex" if is_private(place) => Some((
@@ -167,12 +245,33 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_message_to_send_waits_for_room_and_who_is_to_get_one_rests() {
+        let at = |syscall: &str, args: [u64; 6]| {
+            let file = FileRef { ino: 7, path: Some("/jobs".into()), ..FileRef::default() };
+            let object = Some(ObjectRef::File(file));
+            let (state, syscall) = (WaitState::Sleep, syscall.into());
+            let place = Place { state, syscall, args, object, ..Place::default() };
+            let own =
+                vec![of_process(10, "app"), at_place(10, "app", place), process(12, "app", 1)];
+            let answer = explain([host(), own].concat()).answer;
+            format!("{} {}", answer.title, answer.text)
+        };
+        let full = at("mq_timedsend", [3, 0x7ffd_0000, 1, 0, 0, 0]);
+        assert!(full.contains("for room in the POSIX message queue /jobs, and"), "{full}");
+        let timed = at("mq_timedsend", [3, 0x7ffd_0000, 1, 0, 0x7ffd_0100, 0]);
+        assert!(!timed.contains("for room in"), "{timed}");
+        let full = at("msgsnd", [5, 0x7ffd_0000, 1, 0, 0, 0]);
+        assert!(full.contains("for room in System V's message queue 5, and"), "{full}");
+        let empty = at("mq_timedreceive", [3, 0x7ffd_0000, 1, 0, 0, 0]);
+        assert!(empty.contains("is idle: ") && empty.contains("a message in the POSIX"), "{empty}");
+    }
+
+    #[test]
     fn workers_at_rest_are_idle() {
         let idle = |syscall, args, more| {
             let title = title(syscall, args, more);
             assert!(title.contains(" is idle: "), "{title}");
         };
-        idle("futex", PRIVATE, vec![stands(10, 11, "futex", PRIVATE)]);
         idle("futex", PRIVATE, vec![stands(10, 11, "epoll_wait", [0; 6])]);
         idle("semop", SEMOP, vec![process(12, "app", 9)]);
         idle("semop", SEMOP, vec![process(9, "app", 1)]);

@@ -13,6 +13,7 @@ use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_but_for_short_waits, idle_title, unnamed};
 use super::standing;
+use super::unwoken;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
@@ -100,7 +101,7 @@ pub(super) fn answer(
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
         (Verdict::Idle, _) => standing::said(measures)
             .or_else(|| idle_but_for_short_waits(measures))
-            .unwrap_or_else(|| (idle_title(measures), places::of_idle(measures.model))),
+            .unwrap_or_else(|| (idle_title(measures), idle_text(measures))),
         _ => unnamed(&own, &ends, verdict, first),
     };
     let (ends, origins, first) = folded(ends, origins, first);
@@ -226,7 +227,14 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         ask_action: asks.and_then(|way| way.action),
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
         by_timeout: end.is_timed(),
+        unconnected: kind == EndKind::Remote && is_unconnected(model, &end.object),
     }
+}
+
+/// A socket without another end.
+fn is_unconnected(model: &Model, object: &Object) -> bool {
+    let Object::Inet(ino) = object else { return false };
+    model.called.socket(*ino).is_some_and(|it| it.remote.ip().is_unspecified())
 }
 
 /// The question that leads on from an end: to the program where it waits for something inside itself, and where no rule has a way
@@ -315,6 +323,22 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     // Of several the group of one says nothing of the others.
     let of = if most.count > 1 { Who::default() } else { naming::who(model, &example) };
     Some(Who { kind: "process".into(), name, pid: Some(most.example), tid: None, ..of })
+}
+
+/// Where whoever was asked about rests, for which message, and what it leaves undone.
+fn idle_text(measures: &Measures<'_>) -> String {
+    let place = places::of_idle(measures.model);
+    let target = measures.model.look.target.as_ref();
+    let pid = target.filter(|it| it.kind == TargetKind::Process).map(|it| it.pid);
+    let message = pid.map_or_else(String::new, |pid| unwoken::awaited_message(measures, pid));
+    let zombies = match pid.map_or(0, |pid| measures.zombies_of(pid)) {
+        0 => String::new(),
+        1 => " A child of it has ended, and it has not collected it (wait(2)): a zombie.".into(),
+        some => format!(
+            " {some} of its children have ended, and it has not collected them (wait(2)): zombies, of each of which a PID is left."
+        ),
+    };
+    format!("{place}{message}{zombies}").trim_start().into()
 }
 
 /// The part of what a program ran that is likely to have been on the CPUs that the waiters may use: of the CPUs that it may use itself,

@@ -68,6 +68,8 @@ pub enum KernelLogKind {
     RealTime,
     /// A process crashed.
     Crash,
+    /// The kernel met a fault in a kernel program of holdup's own; the name is the program's function.
+    OwnFault,
     /// None of these; of such lines, errors and worse.
     #[default]
     #[serde(other)]

@@ -73,6 +73,10 @@ impl FileLock {
     }
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// Who owns a futex that somebody waits on. Source: the waiter's memory, process_vm_readv.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FutexOwner {
@@ -84,4 +88,7 @@ pub struct FutexOwner {
     pub word: u32,
     /// Owner's tid as the word (PI futex) or glibc's `__owner` beside it tells; 0 if neither does.
     pub owner_tid: u32,
+    /// The same of an owner that is no thread any more, of this process or of any other; 0 if it is one, or that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gone_tid: u32,
 }

@@ -209,6 +209,8 @@ pub enum Body {
     FilterRule(FilterRule),
     /// A process that has a tun or tap device open.
     TapReader(TapReader),
+    /// A socket that has an interface take every frame.
+    PacketSocket(PacketSocket),
     /// Which CPUs packets are handed on to.
     ReceiveSteering(ReceiveSteering),
     /// How many connections go to one address.

@@ -304,6 +304,23 @@ pub struct TapReader {
     pub process: ThreadRef,
 }
 
+/// A packet socket that has an interface take every frame, also those for others (PACKET_MR_PROMISC), as of who captures. Sources: sock_diag
+/// (packet_diag), /proc/PID/fd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacketSocket {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// Inode of the socket.
+    pub ino: u64,
+    /// A process that has it open.
+    pub process: ThreadRef,
+}
+
 /// Which CPUs the kernel hands the packets on to that come in by an interface (RPS). Read where a CPU dropped some of them. Source:
 /// /sys/class/net/IF/queues/rx-N/rps_cpus, of another namespace as a process there sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -25,6 +25,27 @@ impl std::fmt::Display for DeviceNumber {
     }
 }
 
+/// What stands for a FIFO has this bit: the kernel numbers pipes from 1 on, and none comes so far.
+const FIFO: u64 = 1 << 63;
+/// And this one, if its inode has more bits than there is room for: then it stands for that FIFO, and can be read back as none.
+const FIFO_MIXED: u64 = 1 << 62;
+/// Its lower half is the inode; the device stands above it as the kernel numbers it.
+const FIFO_INO_BITS: u32 = 32;
+const DEV_MINOR_BITS: u32 = 20;
+
+/// Whether it is a FIFO for which this number stands (`ObjectRef::fifo`), and no pipe.
+pub fn is_fifo(ino: u64) -> bool {
+    ino & FIFO != 0
+}
+
+/// Device and inode of a FIFO, by what stands for it; none of a pipe, or where the inode did not fit.
+pub fn fifo_of(ino: u64) -> Option<(DeviceNumber, u64)> {
+    let (dev, inode) = ((ino & !FIFO) >> FIFO_INO_BITS, ino & ((1 << FIFO_INO_BITS) - 1));
+    let minor = dev & ((1 << DEV_MINOR_BITS) - 1);
+    let dev = DeviceNumber { major: (dev >> DEV_MINOR_BITS) as u32, minor: minor as u32 };
+    (is_fifo(ino) && ino & FIFO_MIXED == 0).then_some((dev, inode))
+}
+
 /// The object behind a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "snake_case")]
@@ -33,7 +54,7 @@ pub enum ObjectRef {
     File(FileRef),
     /// A pipe or FIFO, by inode.
     Pipe {
-        /// Inode on pipefs, or of the FIFO.
+        /// Inode on pipefs, or what stands for a FIFO (`ObjectRef::fifo`).
         ino: u64,
     },
     /// An internet socket.
@@ -69,6 +90,16 @@ pub enum ObjectRef {
         #[serde(default)]
         ino: u64,
     },
+}
+
+impl ObjectRef {
+    /// A FIFO: two of one inode number on two file systems are two, and none is the pipe of that number.
+    pub fn fifo(dev: DeviceNumber, ino: u64) -> Self {
+        let dev = (u64::from(dev.major) << DEV_MINOR_BITS) | u64::from(dev.minor);
+        let mixed = if ino >> FIFO_INO_BITS == 0 { 0 } else { FIFO_MIXED };
+        let both = ((dev << FIFO_INO_BITS) ^ ino) & !(FIFO | FIFO_MIXED);
+        Self::Pipe { ino: FIFO | mixed | both }
+    }
 }
 
 /// A file.
@@ -110,6 +141,8 @@ pub struct InetRef {
 
 /// Asks to be connected (include/net/tcp_states.h).
 pub const TCP_SYN_SENT: u8 = 2;
+/// State of a TCP socket that is no connection: closed, or not asked for yet.
+pub const TCP_CLOSE: u8 = 7;
 
 impl InetRef {
     /// It asks to be connected, and was not answered yet.
@@ -182,4 +215,22 @@ pub struct Mount {
     pub source: String,
     /// Per-mount and superblock options, joined by commas.
     pub options: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fifos_of_one_inode_number_on_two_file_systems_are_two_and_none_is_a_pipe() {
+        let on = |minor, ino| match ObjectRef::fifo(DeviceNumber { major: 254, minor }, ino) {
+            ObjectRef::Pipe { ino } => ino,
+            _ => 0,
+        };
+        assert_ne!(on(0, 77), on(1, 77));
+        assert_eq!(fifo_of(on(3, 77)), Some((DeviceNumber { major: 254, minor: 3 }, 77)));
+        let far = on(3, 77 << 40);
+        assert!(is_fifo(far) && fifo_of(far).is_none() && far != on(4, 77 << 40));
+        assert!(!is_fifo(77) && fifo_of(77).is_none());
+    }
 }

@@ -16,6 +16,18 @@ pub struct Waiting {
     pub from: IpAddr,
 }
 
+/// Connections that a listener was asked for and whose other ends have not acknowledged yet. Sources: struct request_sock_queue, struct netns_ipv4.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Requests {
+    /// How many.
+    pub half_made: u32,
+    /// net.ipv4.tcp_max_syn_backlog of its network namespace.
+    pub limit: u32,
+    /// net.ipv4.tcp_syncookies of it is not 0.
+    pub cookies: bool,
+}
+
 /// A socket's queues and, for TCP, what held its sender back since the connection began.
 /// Source: struct sock and struct tcp_sock (`tcp_info` names the same values).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +50,9 @@ pub struct SocketState {
     /// The first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// Connections that are half made, and what the namespace allows of them; listening sockets only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
     /// Least round-trip time seen, microseconds.

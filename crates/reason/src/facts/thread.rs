@@ -44,6 +44,9 @@ pub struct Thread {
     pub memory_nodes_allowed: Vec<u32>,
     /// Scheduling policy as the kernel numbers it (0 other, 1 FIFO, 2 RR, 3 batch, 5 idle, 6 deadline).
     pub policy: u32,
+    /// Priority under FIFO or RR; none under another policy, or if it was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rt_priority: Option<u32>,
     /// Nice value.
     pub nice: i32,
     /// State letter of /proc/PID/stat at that time.

@@ -334,36 +334,38 @@ impl<'a> Chains<'a> {
                 Some(thread)
             }
             Next::Answer(ino, thread) => {
-                link.class = WaitClass::SocketRead;
-                link.object = Object::Inet(ino);
+                link.is_for(WaitClass::SocketRead, Object::Inet(ino));
                 Some(thread)
             }
             Next::Question(index) => {
                 let query = &self.model.net.dns_queries[index].1;
-                link.class = WaitClass::Dns;
-                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
+                link.is_for(
+                    WaitClass::Dns,
+                    Object::DnsServer(Some(query.server), query.name.as_str().into()),
+                );
                 answers_at(&self.index, query.server, wait)
             }
             Next::Goroutine(Stands::ForMutex(address)) => {
-                link.class = WaitClass::FutexLock;
-                link.object = Object::Mutex { pid: wait.thread.pid, address };
+                link.is_for(WaitClass::FutexLock, Object::Mutex { pid: wait.thread.pid, address });
                 None
             }
             Next::Goroutine(Stands::Asleep) => {
-                link.class = WaitClass::Timer;
-                link.object = Object::Timer(go::SLEEPS.into());
+                link.is_for(WaitClass::Timer, Object::Timer(go::SLEEPS.into()));
                 None
             }
             Next::Peer(ino) => {
                 let asked =
                     self.model.called.socket(ino).filter(|socket| asks_a_name_server(socket));
                 if let Some(server) = asked.map(|socket| socket.remote) {
-                    link.class = WaitClass::Dns;
-                    link.object = Object::DnsServer(Some(server), "".into());
+                    link.is_for(WaitClass::Dns, Object::DnsServer(Some(server), "".into()));
                     return answers_at(&self.index, server, wait);
                 }
-                link.class = WaitClass::SocketRead;
-                link.object = Object::Inet(ino);
+                link.is_for(WaitClass::SocketRead, Object::Inet(ino));
+                None
+            }
+            Next::Room(ino) => {
+                link.is_for(WaitClass::SocketWrite, Object::Inet(ino));
+                (link.by_clock, link.question_of) = (false, None);
                 None
             }
             Next::Nobody if follows && waits_for_any_child(&self.index, wait) => {
@@ -371,21 +373,18 @@ impl<'a> Chains<'a> {
                 None
             }
             Next::Inside => {
-                link.class = WaitClass::FutexWait;
-                link.object = Object::Inside(wait.thread.pid);
+                link.is_for(WaitClass::FutexWait, Object::Inside(wait.thread.pid));
                 link.by_clock = false;
                 None
             }
             // A timeout of its own is a sleep, whatever it waits with.
             Next::OwnClock if wait.class == WaitClass::FutexWait => {
-                link.class = WaitClass::Timer;
-                link.object = Object::Timer("futex".into());
+                link.is_for(WaitClass::Timer, Object::Timer("futex".into()));
                 None
             }
             // Of whose end it waited has ended, and it sleeps on until it looks again.
             Next::Nobody if process_end::ended_ns(&self.index, wait).is_some() => {
-                link.class = WaitClass::Timer;
-                link.object = Object::Timer(wait.place.syscall.as_str().into());
+                link.is_for(WaitClass::Timer, Object::Timer(wait.place.syscall.as_str().into()));
                 None
             }
             Next::Nobody | Next::OwnClock => None,

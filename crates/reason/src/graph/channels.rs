@@ -82,8 +82,8 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         Some(ObjectRef::Unix { peer_ino, .. }) => {
             let far = index.connections.endpoints_on(*peer_ino);
             let open = far.iter().map(|end| end.process.clone());
-            let waited = index.connections.waits_on(*peer_ino).iter();
-            let all = open.chain(waited.map(|other| process_of(index.model, other))).collect();
+            let waited = index.connections.waiters_on(*peer_ino).iter().cloned();
+            let all = open.chain(waited).collect();
             // Of a connection that is not accepted yet the far end is the listener.
             match far.iter().any(|end| is_unix_listener(&end.object)) {
                 true => who_accepts(index, wait, all),

@@ -81,7 +81,7 @@ impl<'a> Graph<'a> {
                     }
                 }
             }
-            for (leaf, counted) in subscriptions.owed() {
+            for (leaf, counted) in subscriptions.owed(model) {
                 found.add(&leaf, counted, false);
             }
             found.add_owed();

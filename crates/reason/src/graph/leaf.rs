@@ -43,6 +43,11 @@ impl ChainLink {
     pub fn ns(&self) -> Ns {
         self.end_ns.saturating_sub(self.begin_ns)
     }
+
+    /// What it waits for, where that is known better than by its wait alone.
+    pub(super) fn is_for(&mut self, class: WaitClass, object: Object) {
+        (self.class, self.object) = (class, object);
+    }
 }
 
 /// A piece of an interval, with the chain that leads to what it was spent on.

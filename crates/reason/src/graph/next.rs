@@ -21,6 +21,8 @@ pub enum Next {
     Question(usize),
     /// A peer that was asked on a connection and is not on this host: inode of the socket here.
     Peer(u64),
+    /// What it has written is under way to whoever waits for it: inode of the socket that sends it.
+    Room(u64),
     /// Nobody: it waits until a time of its own, whoever ends its waits in between.
     OwnClock,
     /// A goroutine of its own stands: what for.

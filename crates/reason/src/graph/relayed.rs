@@ -25,6 +25,7 @@ use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, Piece, WaitSpan};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// Why whoever was asked for another is next.
@@ -163,8 +164,7 @@ fn set_to_work(
     let until_ns = answered_ns.saturating_sub(CLOCKS_APART.ns());
     let is_at_it = |(thread, since_ns): &(ThreadRef, Ns)| {
         let from = *since_ns.max(&(index.model.look.begin_ns + CLOCKS_APART.ns()));
-        ![asker.pid, relay.pid].contains(&thread.pid)
-            && from < until_ns
+        from < until_ns
             && rest_ns(index, thread, (from, until_ns)) == 0
             && is_seen_at_it(index, thread, (from, until_ns))
     };
@@ -179,10 +179,13 @@ fn set_to_work(
         by_path.iter().any(|of| of.pid == pid) || index.connections.listens_on(pid).is_some()
     };
     let woken = index.woken.by(relay.pid, came_ns, came_ns + RELAYED_WITHIN.ns()).iter();
-    // A client whose wait an answer ended takes no questions.
+    // Of thousands that a busy relay wakes meanwhile each process is asked about once. A client whose wait an answer ended takes no questions.
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    let mut may_serve =
+        |pid: u32| *known.entry(pid).or_insert_with(|| takes(pid) && !is_dated(pid));
     let serves = |wait: &&&WaitSpan| {
         let pid = wait.thread.pid;
-        !is_for_an_answer(index, wait) && takes(pid) && !is_dated(pid)
+        ![asker.pid, relay.pid].contains(&pid) && may_serve(pid) && !is_for_an_answer(index, wait)
     };
     let woken = woken.filter(serves).map(|wait| (wait.thread.clone(), wait.end_ns));
     let mut at_it: Vec<(ThreadRef, Ns)> = woken.filter(is_at_it).collect();

@@ -326,10 +326,9 @@ fn serving(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> Optio
         Some(ObjectRef::Inet(socket)) => index.connections.far_waits(socket),
         _ => return None,
     };
-    let before = |other: &&&WaitSpan| {
-        other.begin_ns < wait.end_ns && processes.iter().any(|p| p.pid == other.thread.pid)
-    };
-    let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
+    let before = &waits[..waits.partition_point(|other| other.begin_ns < wait.end_ns)];
+    let is_its = |other: &&&WaitSpan| processes.iter().any(|p| p.pid == other.thread.pid);
+    let last = before.iter().rev().find(is_its)?;
     Some(last.thread.clone())
 }
 

@@ -4,6 +4,10 @@
 //! wait looks like one for a slow answer. What tells them apart is that the same connection waits so again and again, and that
 //! the server, an event loop, rests all the while: it neither works, nor sleeps in a call, nor waits for others that it asked.
 //!
+//! A stream of news, or of the parts of one answer, is no row of late answers either: whoever gets it has asked once, if at all. How often he
+//! spoke on the connection the kernel counts (segments of his that were delivered), and each word of his may have one of his waits to
+//! answer for it, the longest first; what is left are waits for whatever comes next.
+//!
 //! The server's side is the same: an event loop that owes answers, and that was up again and again meanwhile and found nothing to
 //! do about them, keeps them on purpose.
 //!
@@ -11,11 +15,14 @@
 //! programs and commands, and whether a client works between two waits (who has no work to do asks at once).
 
 use super::chains::Leaf;
-use crate::facts::Ns;
+use super::wakers::is_by_clock;
+use crate::facts::{Endpoint, Ns, ObjectRef};
+use crate::model::Model;
 use crate::model::object::Object;
 use crate::threshold::Threshold;
+use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Fewer waits may be those of a client that asks a slow server now and then.
 static WAITS_MIN: Threshold = Threshold::new(
@@ -53,12 +60,24 @@ struct Asked {
     last_begin_ns: Option<Ns>,
     all_ns: Ns,
     for_work_ns: Ns,
+    /// Lengths of the waits that somebody's data ended.
+    parts_ns: Vec<Ns>,
     leaves: Vec<(Leaf, bool)>,
 }
 
 impl Asked {
     fn is_for_work(&self, ended_min: usize) -> bool {
         self.ended >= ended_min && self.for_work_ns as f64 >= REST_MIN.value * self.all_ns as f64
+    }
+
+    /// Whether most of it was for parts that nobody asked for one by one, by how often he spoke who waits.
+    fn is_for_news(&mut self, spoken: Option<u32>) -> bool {
+        let Some(spoken) = spoken.filter(|_| self.parts_ns.len() >= WAITS_MIN.count()) else {
+            return false;
+        };
+        self.parts_ns.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+        let news_ns: Ns = self.parts_ns.iter().skip(spoken as usize).sum();
+        news_ns as f64 >= REST_MIN.value * self.all_ns as f64
     }
 }
 
@@ -80,17 +99,109 @@ impl Subscriptions {
         let asked = self.by_connection.entry(key).or_default();
         if asked.last_begin_ns.replace(wait.begin_ns) != Some(wait.begin_ns) {
             asked.ended += usize::from(!wait.standing);
+            if !wait.standing && !is_by_clock(wait) {
+                asked.parts_ns.push(wait.end_ns.saturating_sub(wait.begin_ns));
+            }
         }
         asked.all_ns += leaf.ns();
         asked.for_work_ns += if leaf.is_for_work() { leaf.ns() } else { 0 };
         asked.leaves.push((leaf, counted));
     }
 
-    /// The leaves of those that are for no work.
-    pub(super) fn owed(self) -> impl Iterator<Item = (Leaf, bool)> {
+    /// The leaves of those that are for no work and no news; and of news what does not lead to somebody who rests.
+    pub(super) fn owed(self, model: &Model) -> impl Iterator<Item = (Leaf, bool)> {
         let ended_min = self.ended_min;
-        let owed =
-            self.by_connection.into_values().filter(move |asked| !asked.is_for_work(ended_min));
-        owed.flat_map(|asked| asked.leaves)
+        let spoken = spoken(model);
+        let owed = self.by_connection.into_iter().filter_map(move |((pid, object), mut asked)| {
+            if asked.is_for_work(ended_min) {
+                return None;
+            }
+            let spoken = match object {
+                Object::Inet(ino) => spoken.get(&(pid, ino)).copied(),
+                _ => None,
+            };
+            if asked.is_for_news(spoken) {
+                // Who computes the next part, or is not of this host, may be slow all the same.
+                let rests =
+                    |leaf: &Leaf| matches!(leaf.root().class, WaitClass::Idle | WaitClass::Timer);
+                asked.leaves.retain(|(leaf, _)| leaf.named().is_some() || !rests(leaf));
+            }
+            Some(asked.leaves)
+        });
+        owed.flatten()
+    }
+}
+
+/// How many segments of a process's were delivered on each of its connections within the look, by both of their sights; of one that was not
+/// seen before, since it was made. Who made a connection has one delivered at least, where they are counted.
+fn spoken(model: &Model) -> HashMap<(u32, u64), u32> {
+    let delivered = |end: &Endpoint| {
+        let ObjectRef::Inet(socket) = &end.object else { return None };
+        let state = end.socket.as_ref().filter(|it| it.turn.is_some() && it.delivered > 0)?;
+        Some(((end.process.pid, socket.ino), state.delivered))
+    };
+    let before = model.held.endpoints_before.iter().rev();
+    let first: HashMap<_, _> = before.filter_map(|(_, end)| delivered(end)).collect();
+    let last = model.held.endpoints.iter().filter_map(delivered);
+    let grown = last
+        .map(|(key, now)| (key, now.saturating_sub(first.get(&key).copied().unwrap_or_default())));
+    grown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::net::scenes::{inet, look_at, wait, with_state};
+    use crate::rules::scenes::{LOOK_NS, host, slept};
+
+    /// Process 10 gets a part every tenth of the look from 20, which sleeps in between, and has spoken so often meanwhile; whether it is counted.
+    fn parts(spoken: u32, is_counted: bool) -> Vec<String> {
+        let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let sight = |at_ns: Ns, delivered: u32| {
+            let delivered = if is_counted { delivered } else { 0 };
+            let turn = TcpTurn { sent_jiffies: 90, jiffy_ns: 1_000_000, ..TcpTurn::default() };
+            let (turn, acked_bytes) = (Some(turn), 80);
+            let state = SocketState {
+                delivered,
+                turn,
+                acked_bytes,
+                received_bytes: 900,
+                ..SocketState::default()
+            };
+            Fact { at_ns, ..with_state(10, "client", near(), state) }
+        };
+        let listens = inet("tcp", 300, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let mut facts = vec![
+            look_at(TargetKind::Process, 10),
+            sight(1, 2),
+            sight(LOOK_NS, 2 + spoken),
+            with_state(20, "server", listens, SocketState::default()),
+            with_state(20, "server", far(), SocketState::default()),
+        ];
+        let tenth = LOOK_NS / 10;
+        let tenths = LOOK_NS / 100_000_000;
+        for at in 0..10 {
+            let (from, to) = (at * tenths / 10, (at + 1) * tenths / 10);
+            let mut part = wait(10, "client", "recvfrom", near(), from, to);
+            if let Body::Wait(part) = &mut part.body {
+                let by = crate::rules::scenes::thread(20, "server");
+                let at_ns = part.end_ns;
+                part.wake = Some(Wake { at_ns, context: WakeContext::Task, by, ..Wake::default() });
+            }
+            facts.push(part);
+            facts.push(slept(20, "server", at * tenth, (at + 1) * tenth));
+        }
+        let found = explain([host(), facts].concat()).findings;
+        found.into_iter().map(|it| it.code).collect()
+    }
+
+    #[test]
+    fn parts_that_nobody_asked_for_one_by_one_are_no_late_answers() {
+        assert!(parts(0, true).is_empty());
+        assert!(parts(1, true).is_empty(), "one word of its own is no row of questions");
+        assert_eq!(parts(10, true), ["process.socket_peer"], "each was asked for");
+        assert_eq!(parts(0, false), ["process.socket_peer"], "nobody counted its words");
     }
 }

@@ -373,6 +373,7 @@ fn awaited(
         }
         Next::Question(_)
         | Next::Peer(_)
+        | Next::Room(_)
         | Next::Goroutine(_)
         | Next::OwnClock
         | Next::Inside

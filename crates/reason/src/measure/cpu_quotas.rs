@@ -59,13 +59,23 @@ pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
             group,
             quota_us,
             period_us: group.cpu_period_us.unwrap_or(PERIOD_US),
-            used_cpus: used_ns.map(|ns| ns as f64 / 1e9 / model.look.seconds().max(1e-9)),
+            used_cpus: used_ns.map(|ns| used_cpus(model, ns)),
             periods: delta(|sample| sample.cpu_periods),
             throttled_periods,
             throttled_ns: delta(|sample| sample.cpu_throttled_ns),
         });
     }
     found
+}
+
+/// What was used in a look, in CPUs. The counters are read before it begins and after it ends: of a short one that is a good part, and no
+/// group uses more CPUs than there are.
+fn used_cpus(model: &Model, used_ns: Ns) -> f64 {
+    let used = used_ns as f64 / 1e9 / model.look.seconds().max(1e-9);
+    match model.look.host.cpus {
+        0 => used,
+        cpus => used.min(f64::from(cpus)),
+    }
 }
 
 /// CPU that a group used; in cgroup v1 another hierarchy may count it, under the same path.

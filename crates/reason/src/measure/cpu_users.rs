@@ -2,7 +2,8 @@
 //!
 //! Competitors are not threads: a build is one job however many compilers it starts, and a service is one
 //! however many workers it has. Nor are they containers: a hog and its victim may live in one. Each gets at most its fair
-//! part of what was used (max-min: who wants less than his part leaves the rest to the others). Beside the jobs the
+//! part of what was used (max-min: who wants less than his part leaves the rest to the others). Who may use none of the CPUs
+//! that another waits for takes nothing from it, so the same is to be had of some CPUs alone. Beside the jobs the
 //! same use by the name of the program, which is how a person sees a crowd: `32 x sha256sum`.
 //!
 //! Must not: say that somebody takes too much. Use is not a fault; taking more than the fair part while somebody else
@@ -39,13 +40,16 @@ pub struct CpuUsers<'a> {
     pub competitors: Vec<Competitor>,
     /// Share of the window that each CPU did something, from /proc/stat.
     pub busy: BTreeMap<u32, f64>,
+    /// Over how long the threads' sums are, seconds. A little more than the window: from before a command is begun until it was seen to
+    /// have ended. Of a command of some milliseconds that is half of it.
+    pub counted_seconds: f64,
     /// Groups that ran out of their CPU quota.
     pub quotas: Vec<Quota<'a>>,
     model: &'a Model,
 }
 
 /// One who competes for CPUs: the processes of one job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Competitor {
     /// Its processes: CPU used and waited for, seconds; the process as a thread.
     pub processes: BTreeMap<u32, Use>,
@@ -59,6 +63,8 @@ pub struct Competitor {
     pub fair: f64,
     /// A kernel thread.
     pub kernel: bool,
+    /// CPUs that its thread which waits most may use; none: all.
+    pub cpus: Vec<u32>,
 }
 
 /// One process's use.
@@ -119,14 +125,30 @@ impl Competitor {
     pub fn excess(&self) -> f64 {
         (self.run - self.fair).max(0.0)
     }
+
+    fn add(&mut self, model: &Model, time: &ThreadTime, run: f64, ready: f64) {
+        self.run += run;
+        self.ready += ready;
+        self.wanted_by_one = self.wanted_by_one.max(run + ready);
+        let process = self.processes.entry(time.thread.pid).or_insert_with(|| Use {
+            process: model.threads.thread_ref(time.thread.pid),
+            run: 0.0,
+            ready: 0.0,
+        });
+        process.run += run;
+        process.ready += ready;
+    }
 }
 
 impl<'a> CpuUsers<'a> {
     /// Of a look.
     pub fn of(model: &'a Model, ancestry: &Ancestry) -> Self {
         let quotas = quotas(model);
-        let competitors = competitors(model, &quotas, ancestry);
-        Self { competitors, busy: busy(model), quotas, model }
+        let (busy, counted_seconds) = (busy(model), counted_seconds(model));
+        let competitors = Vec::new();
+        let mut users = Self { competitors, busy, counted_seconds, quotas, model };
+        users.competitors = users.compete(ancestry);
+        users
     }
 
     /// How much of a thread's ready time its group was out of quota.
@@ -160,6 +182,79 @@ impl<'a> CpuUsers<'a> {
         self.competitors.iter().find(|one| one.processes.contains_key(&pid))
     }
 
+    /// CPUs that a thread may use; none: all, or not known.
+    pub fn allowed(&self, thread: &ThreadRef) -> &'a [u32] {
+        let known = self.model.threads.identity(thread);
+        let allowed = known.map_or(&[][..], |known| &known.cpus_allowed);
+        let is_all = allowed.len() >= self.busy.len()
+            && self.busy.keys().all(|cpu| allowed.binary_search(cpu).is_ok());
+        if is_all && !self.busy.is_empty() { &[] } else { allowed }
+    }
+
+    /// Everybody who ran or wanted to.
+    fn compete(&self, ancestry: &Ancestry) -> Vec<Competitor> {
+        let mut all: HashMap<Job, (Competitor, f64)> = HashMap::new();
+        for time in self.model.threads.times.iter().filter(|time| time.thread.pid != 0) {
+            let (of, waits_most) =
+                all.entry(job(self.model, ancestry, &time.thread)).or_insert_with(|| {
+                    (Competitor { kernel: time.kernel, ..Competitor::default() }, 0.0)
+                });
+            let (run, ready) = self.sums(time);
+            of.add(self.model, time, run, ready);
+            if ready > *waits_most {
+                *waits_most = ready;
+                of.cpus = self.allowed(&time.thread).to_vec();
+            }
+        }
+        sorted(all.into_values().map(|(one, _)| one))
+    }
+
+    /// The same of some CPUs alone: who may use one of them, with what of its running may have been there. Who may use others as well had no
+    /// more of these than those left who may not.
+    pub fn among(&self, cpus: &[u32]) -> Vec<Competitor> {
+        if cpus.is_empty() {
+            return self.competitors.clone();
+        }
+        let is_bound =
+            |allowed: &[u32]| !allowed.is_empty() && allowed.iter().all(|cpu| cpus.contains(cpu));
+        let times = self.model.threads.times.iter().filter(|time| time.thread.pid != 0);
+        let all = times.map(|time| (time, self.allowed(&time.thread)));
+        let here: Vec<(&ThreadTime, bool)> = all
+            .filter(|(_, allowed)| meet(cpus, allowed))
+            .map(|(time, allowed)| (time, is_bound(allowed)))
+            .collect();
+        let (mut bound, mut free) = (0.0, 0.0);
+        for (time, is_bound) in &here {
+            let of = if *is_bound { &mut bound } else { &mut free };
+            *of += self.sums(time).0;
+        }
+        let left = (cpus.len() as f64 * self.counted_seconds - bound).max(0.0);
+        let part = if free > left { left / free } else { 1.0 };
+        let jobs = self.competitors.iter().enumerate();
+        let jobs: HashMap<u32, usize> =
+            jobs.flat_map(|(at, one)| one.processes.keys().map(move |pid| (*pid, at))).collect();
+        let mut all: BTreeMap<usize, Competitor> = BTreeMap::new();
+        for (time, is_bound) in here {
+            let Some(at) = jobs.get(&time.thread.pid) else { continue };
+            let (kernel, places) = (self.competitors[*at].kernel, &self.competitors[*at].cpus);
+            let of = all.entry(*at).or_insert_with(|| Competitor {
+                kernel,
+                cpus: places.clone(),
+                ..Competitor::default()
+            });
+            let part = if is_bound { 1.0 } else { part };
+            let (run, ready) = self.sums(time);
+            of.add(self.model, time, run * part, ready * part);
+        }
+        sorted(all.into_values())
+    }
+
+    /// What a thread ran, and was ready to without being out of quota, seconds.
+    fn sums(&self, time: &ThreadTime) -> (f64, f64) {
+        let waited_ns = time.runnable_ns.saturating_sub(self.out_of_quota_ns(time));
+        (time.run_ns as f64 / 1e9, waited_ns as f64 / 1e9)
+    }
+
     /// Who had the CPUs while these processes waited for them, by the name of the program. Whoever may use none of the
     /// CPUs that they may use took nothing from them.
     pub fn instead_of(&self, victims: &BTreeSet<u32>) -> Instead {
@@ -169,12 +264,9 @@ impl<'a> CpuUsers<'a> {
             (0, all) => all,
             (some, _) => some,
         };
-        let capacity = count as f64 * self.model.look.seconds();
-        let meets = |thread: &ThreadRef| {
-            let allowed =
-                self.model.threads.identity(thread).map_or(&[][..], |known| &known.cpus_allowed);
-            cpus.is_empty() || allowed.is_empty() || allowed.iter().any(|cpu| cpus.contains(cpu))
-        };
+        let capacity = count as f64 * self.counted_seconds;
+        let cpus: Vec<u32> = cpus.into_iter().collect();
+        let meets = |thread: &ThreadRef| meet(&cpus, self.allowed(thread));
         let mut all: BTreeMap<u32, OfProcess> = BTreeMap::new();
         for time in
             self.model.threads.times.iter().filter(|t| t.thread.pid != 0 && meets(&t.thread))
@@ -224,8 +316,7 @@ impl<'a> CpuUsers<'a> {
                 (Program { name, count: 0, at_a_time, example, run, ready, share, kernel }, 0.0)
             });
             program.count += 1;
-            program.at_a_time +=
-                process.alive_ns as f64 / 1e9 / self.model.look.seconds().max(1e-9);
+            program.at_a_time += process.alive_ns as f64 / 1e9 / self.counted_seconds.max(1e-9);
             program.run += process.run;
             program.ready += process.ready;
             program.share += process.run / capacity.max(1e-9);
@@ -262,33 +353,22 @@ impl OfProcess {
     }
 }
 
-/// Everybody who ran or wanted to.
-fn competitors(model: &Model, quotas: &[Quota<'_>], ancestry: &Ancestry) -> Vec<Competitor> {
-    let mut all: HashMap<Job, Competitor> = HashMap::new();
-    for time in model.threads.times.iter().filter(|time| time.thread.pid != 0) {
-        let of = all.entry(job(model, ancestry, &time.thread)).or_insert_with(|| Competitor {
-            processes: BTreeMap::new(),
-            run: 0.0,
-            ready: 0.0,
-            wanted_by_one: 0.0,
-            fair: 0.0,
-            kernel: time.kernel,
-        });
-        let run = time.run_ns as f64 / 1e9;
-        let waited_ns = time.runnable_ns - out_of_quota_ns(model, quotas, time);
-        let ready = waited_ns as f64 / 1e9;
-        of.run += run;
-        of.ready += ready;
-        of.wanted_by_one = of.wanted_by_one.max(run + ready);
-        let process = of.processes.entry(time.thread.pid).or_insert_with(|| Use {
-            process: model.threads.thread_ref(time.thread.pid),
-            run: 0.0,
-            ready: 0.0,
-        });
-        process.run += run;
-        process.ready += ready;
-    }
-    let mut all: Vec<Competitor> = all.into_values().collect();
+/// Whether two lists of CPUs have one in common; an empty list is all.
+pub fn meet(one: &[u32], other: &[u32]) -> bool {
+    one.is_empty() || other.is_empty() || one.iter().any(|cpu| other.contains(cpu))
+}
+
+/// From the first to the last moment that any thread's sums are of; at least the window.
+fn counted_seconds(model: &Model) -> f64 {
+    let counted = || model.threads.times.iter().filter(|time| time.since_ns != 0);
+    let since_ns = counted().map(|time| time.since_ns).min().unwrap_or(0);
+    let until_ns = counted().map(|time| time.until_ns).max().unwrap_or(0);
+    (until_ns.saturating_sub(since_ns) as f64 / 1e9).max(model.look.seconds())
+}
+
+/// Who ran most first, each with its fair part.
+fn sorted(all: impl Iterator<Item = Competitor>) -> Vec<Competitor> {
+    let mut all: Vec<Competitor> = all.collect();
     all.sort_by(|a, b| {
         b.run.total_cmp(&a.run).then_with(|| a.processes.keys().cmp(b.processes.keys()))
     });
@@ -446,5 +526,37 @@ pub(crate) mod tests {
         let had = Measures::of_observed(&model).cpu.instead_of(&BTreeSet::from([10]));
         assert_eq!(had.others.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["near"]);
         assert!((had.others[0].share - 0.8).abs() < 1e-6, "of one CPU");
+    }
+    #[test]
+    fn of_one_cpu_who_may_use_others_had_what_those_left_that_are_bound_to_it() {
+        let on = |pid, cpu| {
+            let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+            let known = Thread { thread, cpus_allowed: vec![cpu], ..Thread::default() };
+            Fact { at_ns: 0, body: Body::Thread(known) }
+        };
+        let mut facts = cpus([1.0, 1.0]);
+        facts.extend([on(10, 1), on(20, 1), on(30, 0)]);
+        facts.extend([time(10, "one", 2.5, 2.5), time(20, "other", 2.4, 2.5)]);
+        facts.extend([time(30, "far", 4.9, 0.0), time(40, "anywhere", 4.0, 4.0)]);
+        let model = Observed::new(facts);
+        let measures = Measures::of_observed(&model);
+        let ran = |pid: u32| {
+            let all = measures.cpu.among(&[1]);
+            let one = all.into_iter().find(|one| one.processes.contains_key(&pid));
+            one.map(|one| (one.run * 10.0).round() / 10.0)
+        };
+        assert_eq!((ran(10), ran(30), ran(40)), (Some(2.5), None, Some(0.1)));
+    }
+
+    #[test]
+    fn what_was_counted_for_longer_than_the_window_is_of_that_time() {
+        let mut counted = time(10, "hog", 10.0, 0.0);
+        if let Body::ThreadTime(time) = &mut counted.body {
+            (time.since_ns, time.until_ns) = (1, 6_000_000_001);
+        }
+        let mut facts = cpus([1.0, 1.0]);
+        facts.push(counted);
+        let model = Observed::new(facts);
+        assert_eq!(Measures::of_observed(&model).cpu.counted_seconds, 6.0);
     }
 }

@@ -213,6 +213,13 @@ impl<'a> Measures<'a> {
         all.get(&pid).into_iter().flatten().map(|at| &model.threads.times[*at])
     }
 
+    /// Children of a process that have ended and that it has not collected.
+    pub fn zombies_of(&self, parent: u32) -> usize {
+        let is_one = |wait: &&WaitSpan| wait.class == WaitClass::Zombie && wait.standing;
+        let all: BTreeSet<u32> = self.waits().filter(is_one).map(|wait| wait.thread.pid).collect();
+        all.into_iter().filter(|pid| self.graph.parent_of(*pid) == Some(parent)).count()
+    }
+
     /// `6 x gzip`, or the one process.
     pub fn program_shown(&self, program: &Program) -> String {
         match program.at_a_time.round() as usize {

@@ -218,6 +218,10 @@ impl Model {
             Body::ReversePath(it) => self.net.push(at, it),
             Body::LinkSettings(it) => self.net.push(at, it),
             Body::FilterRule(it) => self.net.push(at, it),
+            Body::PacketSocket(it) => {
+                self.threads.mention(&it.process);
+                self.net.push(at, it);
+            }
             Body::TapReader(it) => {
                 self.threads.mention(&it.process);
                 self.net.push(at, it);

@@ -10,6 +10,9 @@ use super::words;
 use crate::facts::*;
 use serde::{Deserialize, Serialize};
 
+/// What a list shows for the name of an object of which only the kind is known. In a sentence it stands for nothing.
+const NOT_KNOWN: &str = "not known";
+
 /// An object by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -27,6 +30,19 @@ impl ObjectName {
     /// An object without a separate id.
     pub fn new(kind: &str, name: impl Into<String>) -> Self {
         Self { kind: kind.into(), name: name.into(), id: String::new() }
+    }
+
+    /// An object of a kind of which it is not known which.
+    fn unknown(kind: &str) -> Self {
+        Self::new(kind, NOT_KNOWN)
+    }
+
+    /// Its name, or these words where it is not known which it is.
+    pub fn or(self, unknown: &str) -> String {
+        match self.name == NOT_KNOWN && self.id.is_empty() {
+            true => unknown.into(),
+            false => self.name,
+        }
     }
 
     /// The same with an id.
@@ -49,7 +65,7 @@ impl Model {
                 ObjectName::new("run queue", format!("CPU {list}")).with_id(list)
             }
             Object::Cgroup(group) => self.named_group("cgroup", &group.path),
-            Object::Disk(None) => ObjectName::new("disk", "not known"),
+            Object::Disk(None) => ObjectName::unknown("disk"),
             Object::Disk(Some(dev)) => self.disk_name(*dev),
             Object::Journal(None) => ObjectName::new("journal", "journal"),
             Object::Journal(Some(dev)) => {
@@ -58,11 +74,11 @@ impl Model {
             }
             Object::Memory(None) => ObjectName::new("memory", "memory"),
             Object::Memory(Some(group)) => self.named_group("memory", &group.path),
-            Object::File(None) => ObjectName::new("file", "not known"),
+            Object::File(None) => ObjectName::unknown("file"),
             Object::File(Some(file)) => self.file_name(*file),
             Object::FileSystem(dev) => self.file_system_name("file system", *dev),
             Object::FuseFileSystem(dev) => self.file_system_name("FUSE file system", *dev),
-            Object::DnsServer(None, _) => ObjectName::new("DNS server", "not known"),
+            Object::DnsServer(None, _) => ObjectName::unknown("DNS server"),
             Object::DnsServer(Some(server), name) => {
                 ObjectName::new("DNS server", server.to_string()).with_id(&**name)
             }
@@ -130,7 +146,7 @@ impl Model {
             Object::SystemCall(name) => ObjectName::new("system call", &**name),
             Object::SharedMemory(ino) => {
                 let segment = self.memory.segments.iter().find(|segment| segment.ino == *ino);
-                let name = segment.map_or("not known", |segment| segment.name.as_str());
+                let name = segment.map_or(NOT_KNOWN, |segment| segment.name.as_str());
                 ObjectName::new("shared memory", name).with_id(ino.to_string())
             }
             Object::Process(pid) => {
@@ -139,9 +155,7 @@ impl Model {
             Object::Processes(comm) => ObjectName::new("process", &**comm),
             Object::Inet(ino) => self.socket_name(*ino),
             Object::Unix(ino) => self.unix_name(*ino),
-            Object::Pipe(ino) => {
-                ObjectName::new("pipe", format!("pipe:[{ino}]")).with_id(ino.to_string())
-            }
+            Object::Pipe(ino) => self.pipe_name(*ino),
             Object::Tty(dev) => {
                 let name =
                     self.called.terminal_name(*dev).map_or_else(|| dev.to_string(), Into::into);
@@ -189,8 +203,23 @@ impl Model {
     fn file_system_name(&self, kind: &str, dev: Option<DeviceNumber>) -> ObjectName {
         match dev.and_then(|dev| self.disk.mount_of(dev)) {
             Some(mount) => ObjectName::new(kind, &mount.path).with_id(mount.dev.to_string()),
-            None => ObjectName::new(kind, "not known"),
+            None => ObjectName::unknown(kind),
         }
+    }
+
+    /// A pipe by its number, a FIFO by its inode and where that is.
+    fn pipe_name(&self, ino: u64) -> ObjectName {
+        if is_fifo(ino) && fifo_of(ino).is_none() {
+            return ObjectName::unknown("FIFO").with_id(ino.to_string());
+        }
+        let Some((dev, inode)) = fifo_of(ino) else {
+            return ObjectName::new("pipe", format!("pipe:[{ino}]")).with_id(ino.to_string());
+        };
+        let place = match self.disk.mount_of(dev) {
+            Some(mount) => format!("inode {inode} below {}", mount.path),
+            None => format!("inode {inode} on {dev}"),
+        };
+        ObjectName::new("FIFO", place).with_id(format!("{dev}:{inode}"))
     }
 
     /// A socket by its other end, or by its own address if it has none.

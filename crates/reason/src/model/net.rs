@@ -49,6 +49,8 @@ pub(crate) struct DropCauses {
     pub(crate) filter_rules: Vec<FilterRule>,
     /// Who has which tun or tap device open.
     pub(crate) tap_readers: Vec<TapReader>,
+    /// Sockets that have an interface take every frame: why it drops those of others at all.
+    pub(crate) packet_sockets: Vec<PacketSocket>,
     /// Which CPUs packets are handed on to.
     pub(crate) steering: Vec<ReceiveSteering>,
     /// By which interfaces packets are taken, by namespace and index of the interface.
@@ -130,6 +132,12 @@ impl Push<FilterRule> for Net {
 impl Push<TapReader> for Net {
     fn push(&mut self, _: Ns, reader: TapReader) {
         self.drop_causes.tap_readers.push(reader);
+    }
+}
+
+impl Push<PacketSocket> for Net {
+    fn push(&mut self, _: Ns, socket: PacketSocket) {
+        self.drop_causes.packet_sockets.push(socket);
     }
 }
 

@@ -35,6 +35,9 @@ impl From<&FileRef> for FileKey {
     }
 }
 
+/// The program that takes core dumps (`Object::Service`), for whoever has crashed and writes one.
+pub const CORE_DUMP: &str = "core dump";
+
 /// What a lock of an inode guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum InodePart {

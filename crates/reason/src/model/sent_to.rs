@@ -1,9 +1,9 @@
 //! Where sockets that are not connected send to: such a socket is treated as if it were connected there.
 //!
-//! Whoever sends all its datagrams to one address and waits in a call that receives on that socket waits for an answer of that address, as one
-//! does that has called connect(2) before. Done once, before anything is concluded. Must not: do so for a group of hosts (multicast,
-//! broadcast), of which nobody in particular owes an answer, for a socket that has an other end of its own, or for one that is only polled:
-//! an event loop polls the sockets of what it reports one way, too (statsd, syslog). Rejected: completing the descriptors as well (whoever
+//! Whoever sends all its datagrams to one address and waits in a call that receives on that socket, or polls it alone, waits for an answer of that
+//! address, as one does that has called connect(2) before. Done once, before anything is concluded. Must not: do so for a group of hosts (multicast,
+//! broadcast), of which nobody in particular owes an answer, for a socket that has an other end of its own, or for one among several that are
+//! polled: an event loop polls the sockets of what it reports one way, too (statsd, syslog), and epoll says only what woke it. Rejected: completing the descriptors as well (whoever
 //! has a port, and whether a process has a connection, is read from them as they are); a second kind of object beside `InetRef`.
 //!
 //! Edit together: facts/sent_to.rs.
@@ -47,11 +47,14 @@ fn is_of_many(ip: IpAddr) -> bool {
     ip.is_multicast() || matches!(ip, IpAddr::V4(it) if it.octets()[3] == u8::MAX)
 }
 
-/// Calls that wait for the next datagram of one socket.
-const RECEIVES: [&str; 5] = ["recvfrom", "recvmsg", "recvmmsg", "read", "readv"];
+/// Calls that wait for the next datagram of one socket. Of a call that polls, the kernel's side names one that is not connected only if it is
+/// polled alone (bpf/poll.bpf.h).
+const RECEIVES: [&str; 9] =
+    ["recvfrom", "recvmsg", "recvmmsg", "read", "readv", "poll", "ppoll", "select", "pselect6"];
 
 fn receives(place: &mut Place) -> Option<&mut ObjectRef> {
-    place.object.as_mut().filter(|_| RECEIVES.contains(&&*place.syscall))
+    let is_for_room = place.polled_for_room;
+    place.object.as_mut().filter(|_| !is_for_room && RECEIVES.contains(&&*place.syscall))
 }
 
 #[cfg(test)]
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_polls_is_not_taken_to_ask() {
+    fn who_polls_several_is_not_taken_to_ask() {
         let remote = "10.0.0.5:8125".parse().unwrap();
         let mut sent = super::Destinations::default();
         sent.learn(&SentTo { pid: 10, protocol: "udp".into(), local_port: 40_000, remote });
@@ -117,7 +120,7 @@ mod tests {
             let mut place = Place { syscall: syscall.into(), object, ..Place::default() };
             sent.complete(10, &mut place).is_some()
         };
-        assert!(in_call("recvfrom"));
+        assert!(in_call("recvfrom") && in_call("poll"), "it alone");
         assert!(!in_call("epoll_wait"));
     }
 

@@ -8,13 +8,13 @@ use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
     command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, node, perl, pgbouncer,
-    php, postgres, redis, ruby, rust, shell, systemd, tools,
+    php, postgres, redis, ruby, rust, shell, systemd, tools, transfers,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 21] = [
+pub(super) static ALL: [&Program; 22] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
@@ -36,6 +36,7 @@ pub(super) static ALL: [&Program; 21] = [
     &shell::SHELL,
     &systemd::SYSTEMD,
     &tools::TOOLS,
+    &transfers::TRANSFERS,
 ];
 
 type Row = (LockKind, &'static [&'static str]);
@@ -113,6 +114,13 @@ pub fn runs(process: &str, words: &[&str]) -> Option<String> {
     // A program that named itself, or is named by its script, says it already.
     let what = (command_line::command(process) == command).then(|| line.runs(words))?;
     what.filter(|what| what != process)
+}
+
+/// The limit on its own pace that a program was given, by its command line: the option with its value.
+pub fn own_limit(words: &[&str]) -> Option<String> {
+    let command = command_line::command(words.first()?);
+    let all = ALL.iter().flat_map(|it| it.own_limits);
+    all.filter(|it| it.commands.contains(&command)).find_map(|it| it.set_by(words))
 }
 
 /// Collectors that are known by their functions.

@@ -13,8 +13,9 @@ pub(super) static MARIADB: Program = Program {
     names: &["mariadbd"],
     functions: Functions {
         locks: &[
-            (LockKind::MetadataLock, &["MDL_context::acquire_lock"]),
+            // A user lock is taken as a metadata lock: who wanted it stands further out.
             (LockKind::AdvisoryLock, &["Item_func_get_lock::val_int"]),
+            (LockKind::MetadataLock, &["MDL_context::acquire_lock"]),
             (LockKind::Replica, &["Repl_semi_sync_master::commit_trx"]),
             (LockKind::RowLock, &["lock_wait", "lock_wait_suspend_thread"]),
         ],
@@ -39,6 +40,7 @@ pub(super) static MARIADB: Program = Program {
     },
     files: super::program::Files { plumbing_paths: &["tpool::"], ..super::program::Files::NONE },
     question: Some(|doors, _| question("mariadb", doors)),
+    question_about: |doors, kind| question_about("mariadb", doors, kind),
     replica: Some(REPLICA),
     ..Program::UNKNOWN
 };
@@ -47,6 +49,7 @@ pub(super) static MARIADB: Program = Program {
 pub(super) static MYSQL: Program = Program {
     names: &["mysqld"],
     question: Some(|doors, _| question("mysql", doors)),
+    question_about: |doors, kind| question_about("mysql", doors, kind),
     ..Program::UNKNOWN
 };
 
@@ -54,6 +57,11 @@ pub(super) static MYSQL: Program = Program {
 const SESSIONS: &str = "show full processlist; \
     select trx_mysql_thread_id as id, trx_state, trx_started, trx_query from information_schema.innodb_trx; \
     select waiting_pid, waiting_query, blocking_pid, blocking_trx_age, sql_kill_blocking_connection from sys.innodb_lock_waits";
+
+/// Whose each user lock is that a session waits for, by the name in its statement, and the sessions with their clients. It needs neither
+/// the plugin nor the instruments that list locks, which are off unless somebody has asked for them.
+const USER_LOCKS: &str = "select id, info, is_used_lock(substring_index(substring_index(info, '(''', -1), '''', 1)) as held_by \
+    from information_schema.processlist where state = 'User lock'; show full processlist";
 
 const REPLICA: ReplicaSetting = ReplicaSetting {
     name: "rpl_semi_sync_master_enabled",
@@ -70,6 +78,10 @@ fn question(client: &str, doors: &Doors) -> String {
     says(client, doors, SESSIONS)
 }
 
+fn question_about(client: &str, doors: &Doors, kind: LockKind) -> Option<String> {
+    (kind == LockKind::AdvisoryLock).then(|| says(client, doors, USER_LOCKS))
+}
+
 fn says(client: &str, doors: &Doors, sql: &str) -> String {
     let at = match (doors.unix.first(), doors.tcp.first()) {
         (Some(path), _) => format!(" -S {}", words::shell(path)),
@@ -77,4 +89,16 @@ fn says(client: &str, doors: &Doors, sql: &str) -> String {
         (None, None) => String::new(),
     };
     format!("{client}{at} -e \"{sql}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_user_lock_the_server_is_asked_whose_it_is() {
+        let asks = question_about("mariadb", &Doors::default(), LockKind::AdvisoryLock);
+        assert!(asks.is_some_and(|asks| asks.contains("is_used_lock(")));
+        assert_eq!(question_about("mysql", &Doors::default(), LockKind::RowLock), None);
+    }
 }

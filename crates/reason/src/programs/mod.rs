@@ -40,10 +40,11 @@ mod session;
 mod shell;
 pub mod systemd;
 mod tools;
+mod transfers;
 
 pub use all::{
     brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
-    of_interpreter, runs, session, waits_for_child_in,
+    of_interpreter, own_limit, runs, session, waits_for_child_in,
 };
 pub use bridge_port::BridgePort;
 pub use doors::Doors;

@@ -46,6 +46,9 @@ pub(super) static POSTGRES: Program = Program {
     question: Some(question),
     session: Some(session),
     question_about,
+    connections: Some(|doors| {
+        format!("{} -c 'show max_connections' -c '{CONNECTIONS}'", psql(doors))
+    }),
     replica: Some(REPLICA),
     brings_about,
     prepared: Some(|doors| format!("{} -c '{PREPARED}'", psql(doors))),
@@ -106,6 +109,10 @@ fn brings_about(title: &str) -> Option<LockKind> {
 /// Transactions that were prepared, the oldest first.
 const PREPARED: &str =
     "select gid, prepared, owner, database from pg_prepared_xacts order by prepared";
+
+/// Who has its connections: the superuser has a few kept back for such a question (superuser_reserved_connections).
+const CONNECTIONS: &str = "select usename, datname, application_name, client_addr, state, count(*) from pg_stat_activity \
+                           where client_port is not null group by 1, 2, 3, 4, 5 order by 6 desc";
 
 const PROC_SLEEP: &str = "ProcSleep";
 const WANTED_BY: &[(LockKind, &[&str])] = &[

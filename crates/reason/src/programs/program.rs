@@ -32,10 +32,14 @@ pub struct Program {
     pub prepared: Option<fn(&Doors) -> String>,
     /// The command that asks it about one kind of what it waits for inside, where that is another.
     pub question_about: fn(&Doors, LockKind) -> Option<String>,
+    /// The command that asks it how many connections it may have, and who has them.
+    pub connections: Option<fn(&Doors) -> String>,
     /// The setting by which its commits wait for a replica.
     pub replica: Option<ReplicaSetting>,
     /// How its command line says what it runs.
     pub command_line: Option<CommandLine>,
+    /// How its command line says a limit that it keeps to by itself.
+    pub own_limits: &'static [OwnLimit],
     /// Its collector of garbage, if that is known by its functions.
     pub collector: Option<Collector>,
 }
@@ -84,6 +88,14 @@ pub struct Files {
     pub child: &'static [(&'static str, &'static str)],
 }
 
+/// A limit on its own pace that a program can be given.
+pub struct OwnLimit {
+    /// Names of its commands.
+    pub commands: &'static [&'static str],
+    /// The options that set it; their value is behind `=`, in the next word, or of one letter in the same word.
+    pub options: &'static [&'static str],
+}
+
 /// A setting by which commits wait for the confirmation of a replica, and the commands around it.
 pub struct ReplicaSetting {
     /// What it is called.
@@ -123,8 +135,10 @@ impl Program {
         brings_about: |_| None,
         prepared: None,
         question_about: |_, _| None,
+        connections: None,
         replica: None,
         command_line: None,
+        own_limits: &[],
         collector: None,
     };
 

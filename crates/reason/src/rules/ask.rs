@@ -65,9 +65,11 @@ pub(crate) fn where_it_is(model: &Model, pid: u32, command: String) -> String {
 /// nothing came.
 pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {
     let ss = ways_out::command_in(model, socket.netns, "ss");
+    // Of datagrams the kernel keeps no turn, but memory and drops.
+    let flags = if socket.is_tcp() { "-tinp" } else { "-uamnp" };
     let asks = Action::look(Question::State);
     Remedy::default()
-        .command(format!("{ss} -tinp 'src {} and dst {}'", socket.local, socket.remote))
+        .command(format!("{ss} {} 'src {} and dst {}'", flags, socket.local, socket.remote))
         .acting(asks.through(ss.through.as_ref()))
 }
 
@@ -164,5 +166,8 @@ mod tests {
         let one = connection("10.0.0.1:40000", "192.0.2.1:80", 1);
         let asked = of_socket(&listening("app", Vec::new()), &one).command;
         assert_eq!(asked, "ss -tinp 'src 10.0.0.1:40000 and dst 192.0.2.1:80'");
+        let one = InetRef { protocol: "udp".into(), ..one };
+        let asked = of_socket(&listening("app", Vec::new()), &one).command;
+        assert_eq!(asked, "ss -uamnp 'src 10.0.0.1:40000 and dst 192.0.2.1:80'");
     }
 }

@@ -6,7 +6,7 @@
 //! second one the same, and goes on with what that says. Must not: say who answers (graph/index/connections.rs), or for whom a question
 //! stays open (graph/index/questions.rs, which reads what is found here).
 
-use super::poll_intent::DNS_PORT;
+use super::WaitClass;
 use super::span::WaitSpan;
 use crate::facts::*;
 use crate::model::Model;
@@ -23,6 +23,11 @@ pub struct Closing {
 }
 
 impl Closing {
+    /// When its own answer came.
+    pub fn answered_ns(self) -> Option<Ns> {
+        self.answered_ns
+    }
+
     /// Whichever came first.
     pub fn over_ns(self) -> Option<Ns> {
         self.answered_ns.into_iter().chain(self.again_ns).min()
@@ -67,13 +72,17 @@ pub(super) fn of(model: &Model, closings: &[Closing], span: &WaitSpan) -> Option
             | "epoll_pwait"
             | "epoll_pwait2"
     );
-    if !waits_for_input {
+    // Who polls nothing sleeps.
+    if !waits_for_input || span.class == WaitClass::Timer {
         return None;
     }
-    // What is waited for is said to be another socket: who has an address connects to it within milliseconds, and waits there.
+    // What is waited for is said to be another socket: who has an address connects to it within milliseconds, and waits there; and a socket
+    // to one server is not asked what another server is.
     let is_elsewhere = |query: &DnsQuery| match &span.place.object {
         Some(ObjectRef::Inet(socket)) => {
-            socket.remote.port() != DNS_PORT && socket.local.port() != query.local.port()
+            let is_its = query.socket_ino != 0 && query.socket_ino == socket.ino;
+            let is_to = socket.remote == query.server;
+            !is_its && !is_to && socket.local.port() != query.local.port()
         }
         object => object.is_some(),
     };
@@ -114,13 +123,31 @@ pub(super) fn of(model: &Model, closings: &[Closing], span: &WaitSpan) -> Option
 mod tests {
     use super::*;
     use crate::rules::scenes::{host, thread};
-    use crate::waits::WaitClass;
     use crate::waits::timeline::Observed;
 
     const MS: Ns = 1_000_000;
 
     /// A thread asks for a name at 100 ms, is answered at some time, and waits from 102 ms on in a call, on a socket with this peer.
     fn waits(syscall: &str, peer: Option<&str>, answered_ms: Option<u64>) -> WaitClass {
+        let one_descriptor = [1, 1, 0, 0, 0, 0];
+        waits_on(syscall, one_descriptor, peer, answered_ms)
+    }
+
+    fn waits_on(
+        syscall: &str,
+        args: [u64; 6],
+        peer: Option<&str>,
+        answered_ms: Option<u64>,
+    ) -> WaitClass {
+        observed(syscall, args, peer, answered_ms).0
+    }
+
+    fn observed(
+        syscall: &str,
+        args: [u64; 6],
+        peer: Option<&str>,
+        answered_ms: Option<u64>,
+    ) -> (WaitClass, Option<usize>) {
         let (server, local) = (
             "10.0.0.2:53".parse().expect("an address"),
             "10.0.0.1:4000".parse().expect("an address"),
@@ -144,7 +171,7 @@ mod tests {
                 ino: 5,
                 netns: 1,
                 protocol: if peer.ends_with(":53") { "udp" } else { "tcp" }.into(),
-                local: if peer.ends_with(":53") {
+                local: if peer == "10.0.0.2:53" {
                     local
                 } else {
                     "10.0.0.1:5000".parse().expect("an address")
@@ -153,8 +180,13 @@ mod tests {
                 state: 1,
             })
         });
-        let place =
-            Place { state: WaitState::Sleep, syscall: syscall.into(), object, ..Place::default() };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            object,
+            args,
+            ..Place::default()
+        };
         let wake = Some(Wake { at_ns: 900 * MS, ..Wake::default() });
         let wait =
             Wait { thread, begin_ns: 102 * MS, end_ns: 900 * MS, place, wake, ..Wait::default() };
@@ -164,7 +196,8 @@ mod tests {
         facts.push(Fact { at_ns: 900 * MS, body: Body::Wait(wait) });
         facts.sort_by_key(|fact| fact.at_ns);
         let observed = Observed::new(facts);
-        observed.timelines.waits().next().expect("it waits").class
+        let wait = observed.timelines.waits().next().expect("it waits");
+        (wait.class, wait.dns_query)
     }
 
     #[test]
@@ -178,6 +211,21 @@ mod tests {
     fn who_was_answered_waits_for_whom_it_has_connected_to() {
         assert_eq!(waits("recvfrom", Some("10.0.0.9:80"), Some(101)), WaitClass::SocketRead);
         assert_eq!(waits("recvfrom", Some("10.0.0.9:80"), None), WaitClass::SocketRead);
+    }
+
+    #[test]
+    fn a_socket_to_another_server_is_not_waited_on_for_the_answer() {
+        let asked = |peer| waits("poll", Some(peer), None);
+        assert_eq!(asked("10.0.0.9:80"), WaitClass::SocketRead);
+        let waits = observed("poll", [1, 1, 0, 0, 0, 0], Some("10.0.0.7:53"), None);
+        assert_eq!(waits, (WaitClass::Dns, None), "of that server, and of no question");
+    }
+
+    #[test]
+    fn who_sleeps_by_a_call_that_polls_waits_for_no_answer() {
+        assert_eq!(waits_on("select", [0, 0, 0, 0, 1, 0], None, None), WaitClass::Timer);
+        assert_eq!(waits_on("poll", [1, 0, 500, 0, 0, 0], None, None), WaitClass::Timer);
+        assert_eq!(waits_on("select", [4, 1, 0, 0, 1, 0], None, None), WaitClass::Dns);
     }
 
     #[test]

@@ -188,6 +188,9 @@ pub(super) const FUTEX_FUNCTIONS: &[&str] = &[
     "futex_wait_multiple",
 ];
 
+/// Below these a thread that has crashed writes its core, into a file or into the pipe of a program (kernel.core_pattern).
+pub(super) const CORE_DUMP_FUNCTIONS: &[&str] = &["vfs_coredump", "do_coredump", "elf_core_dump"];
+
 /// Below these, an NFS lock waits until the host's own rpc.statd watches the other end for a restart.
 pub const STATD_FUNCTIONS: &[&str] = &["nsm_mon_unmon", "nsm_monitor"];
 

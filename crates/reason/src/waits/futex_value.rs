@@ -33,7 +33,7 @@ const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// What musl's plain mutex has for an owner.
 const EBUSY: u32 = 16;
 /// Linux's PID_MAX_LIMIT: what is greater is no thread's number.
-const PID_MAX_LIMIT: u32 = 4 << 20;
+pub const PID_MAX_LIMIT: u32 = 4 << 20;
 
 /// The number of the thread that has a lock, as its own process knows it, if a word has that and that others wait.
 pub fn owner_in(word: u32) -> Option<u32> {
@@ -242,7 +242,8 @@ mod tests {
         let glibc = waits(11, [IN_HEAP, BITSET, 0]);
         assert_eq!(class(vec![own(), glibc]), WaitClass::FutexLock, "a mutex of glibc's");
         assert_eq!(class(vec![waits(10, [IN_HEAP, PLAIN, 2])]), WaitClass::FutexLock);
-        let read = FutexOwner { waiter: of(10), address: ON_STACK, word: 2, owner_tid: 12 };
+        let read =
+            FutexOwner { waiter: of(10), address: ON_STACK, word: 2, owner_tid: 12, gone_tid: 0 };
         assert_eq!(class(vec![own(), fact(Body::FutexOwner(read))]), WaitClass::FutexLock);
     }
 

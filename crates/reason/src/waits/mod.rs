@@ -5,6 +5,7 @@
 //! span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
+mod asked;
 mod classify;
 mod disk_at_work;
 pub mod dns_question;
@@ -28,6 +29,7 @@ pub mod session_wait;
 mod slept_on;
 pub mod span;
 pub mod timeline;
+pub mod turned_away;
 pub mod unit_job;
 pub mod user_stack;
 

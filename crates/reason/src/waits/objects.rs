@@ -3,12 +3,13 @@
 //! By the descriptor where there is one, else by the lock table, the name server that was asked, the disk that was last
 //! submitted to, the only disk at work (disk_at_work.rs). Must not name anything (model/names.rs), nor say who is to blame (graph/).
 
-use super::functions::STATD_FUNCTIONS;
+use super::functions::{CORE_DUMP_FUNCTIONS, STATD_FUNCTIONS};
 use super::span::WaitSpan;
 use super::{WaitClass, disk_at_work, kernel_lock};
 use crate::facts::*;
-use crate::model::object::{CgroupKey, FileKey, Object};
+use crate::model::object::{CORE_DUMP, CgroupKey, FileKey, Object};
 use crate::model::{Model, membership};
+use std::collections::BTreeSet;
 
 /// The run queue, or the quota, that a thread waits in.
 pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
@@ -65,7 +66,10 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
         Journal => Object::Journal(disk_of(model, span)),
         Reclaim => Object::Memory(None),
         FrozenFs => Object::FileSystem(file_of(span).map(|file| file.dev)),
-        FuseDaemon => Object::FuseFileSystem(file_of(span).map(|file| file.dev)),
+        FuseDaemon => {
+            let dev = file_of(span).map(|file| file.dev);
+            Object::FuseFileSystem(dev.or_else(|| only_fuse_mount(model)))
+        }
         Dns => dns(model, span),
         // Its arguments name a set of semaphores, and no word.
         FutexWait if span.place.syscall != "futex" => Object::Inside(span.thread.pid),
@@ -82,9 +86,26 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
         }
         Timer => Object::Timer(span.place.syscall.as_str().into()),
         FileLock => behind().unwrap_or_else(|| locked_file(model, span)),
+        // The call that it crashed in may name any descriptor.
+        PipeWrite if dumps_core(model, span) => Object::Service(CORE_DUMP),
         Stopped | Traced | Zombie | EndedThread => Object::Process(span.thread.pid),
         _ => behind().unwrap_or_else(|| Object::Kernel(kernel_word(model, span).into())),
     }
+}
+
+/// Who opens a file or asks for its times has no descriptor: then it is what the only server serves, if that is mounted here. Mounts of containers
+/// are not among those that are known.
+fn only_fuse_mount(model: &Model) -> Option<DeviceNumber> {
+    let served = |end: &Endpoint| match &end.object {
+        ObjectRef::FuseServer { dev } => Some((dev.major, dev.minor)),
+        _ => None,
+    };
+    let served: BTreeSet<(u32, u32)> = model.held.endpoints.iter().filter_map(served).collect();
+    let mut served = served.into_iter();
+    let (Some((major, minor)), None) = (served.next(), served.next()) else { return None };
+    let mut mounts = model.disk.mounts.iter();
+    let is_it = |mount: &Mount| (mount.dev.major, mount.dev.minor) == (major, minor);
+    mounts.any(is_it).then_some(DeviceNumber { major, minor })
 }
 
 fn file_of(span: &WaitSpan) -> Option<&FileRef> {
@@ -92,6 +113,12 @@ fn file_of(span: &WaitSpan) -> Option<&FileRef> {
         Some(ObjectRef::File(file)) => Some(file),
         _ => None,
     }
+}
+
+/// It has crashed, and writes its core.
+fn dumps_core(model: &Model, span: &WaitSpan) -> bool {
+    let mut frames = model.stacks.kernel(span.place.stack).iter();
+    frames.any(|frame| CORE_DUMP_FUNCTIONS.contains(&frame.as_str()))
 }
 
 /// A file lock without a descriptor: the kernel waits for the host's rpc.statd, or the lock table tells.

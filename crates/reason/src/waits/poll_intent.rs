@@ -12,7 +12,7 @@
 //! somebody is held up. Rejected: any polled socket (every idle server would wait for its clients).
 //! Edit together: bpf/poll.bpf.h in probe, which tells the object.
 
-use crate::facts::{Endpoint, InetRef, ObjectRef, Place};
+use crate::facts::{Endpoint, InetRef, ObjectRef, Place, TCP_CLOSE};
 use crate::waits::WaitClass;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -29,6 +29,8 @@ pub struct Accepted {
     ports: HashSet<(u32, u16)>,
     /// Unix sockets that carry their listener's name.
     named: HashSet<u64>,
+    /// Sockets of TCP that were seen to be connected.
+    made: HashSet<u64>,
     /// Sockets and pipes of which one process alone has both ends.
     own: HashSet<u64>,
     /// Descriptors of such pipes, by process.
@@ -105,6 +107,7 @@ impl Accepted {
                 ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
                     accepted.ports.insert((socket.netns, socket.local.port()));
                 }
+                object @ ObjectRef::Inet(_) => accepted.see(object),
                 ObjectRef::Unix { ino, path: Some(_), .. } => {
                     accepted.named.insert(*ino);
                 }
@@ -112,6 +115,17 @@ impl Accepted {
             }
         }
         accepted
+    }
+
+    /// Takes in a socket that somebody waited on.
+    pub fn see(&mut self, object: &ObjectRef) {
+        if let ObjectRef::Inet(socket) = object
+            && socket.is_tcp()
+            && !socket.is_connecting()
+            && socket.state != TCP_CLOSE
+        {
+            self.made.insert(socket.ino);
+        }
     }
 
     /// Whether a wait of a process is for what it may send to itself.
@@ -153,7 +167,10 @@ impl Accepted {
     }
 
     fn inet(&self, socket: &InetRef, room: bool) -> Option<WaitClass> {
-        if socket.is_tcp() && socket.is_connecting() {
+        // What is closed and was never seen to be connected has come to nothing just now.
+        let came_to_nothing =
+            || room && socket.state == TCP_CLOSE && !self.made.contains(&socket.ino);
+        if socket.is_tcp() && (socket.is_connecting() || came_to_nothing()) {
             return Some(WaitClass::SocketConnect);
         }
         let connected = socket.remote.port() != 0;
@@ -213,6 +230,10 @@ mod tests {
         let at = |state| polled(socket("10.0.0.1:41000", "10.0.0.2:80", state), true);
         assert_eq!(accepted.class(&at(crate::facts::TCP_SYN_SENT)), Some(WaitClass::SocketConnect));
         assert_eq!(accepted.class(&at(1)), Some(WaitClass::SocketWrite));
+        assert_eq!(accepted.class(&at(TCP_CLOSE)), Some(WaitClass::SocketConnect), "refused");
+        let mut reset = Accepted::default();
+        reset.see(&socket("10.0.0.1:41000", "10.0.0.2:80", 1));
+        assert_eq!(reset.class(&at(TCP_CLOSE)), Some(WaitClass::SocketWrite), "it was full");
     }
 
     #[test]

@@ -18,16 +18,17 @@
 //! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not reported; waits for events that anything but
 //! the clock ended.
 //!
-//! Who asks again and again whether a process lives, and it does, waits for its end; who asks after several in turn watches over them. Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
+//! Who asks again and again whether a process lives, and it does, waits for its end; who asks after several in turn watches over them. Where no refused call is known, the failures of a program that is begun again and again are (failing.rs), and sessions that a server ends at once (turned_away.rs).
 //!
 //! Edit together: probe/bpf/refused.bpf.c (what is reported), rules/lock/polled.rs and the rules on limits.
 
 use crate::facts::*;
 use crate::model::Model;
 use crate::model::object::{CgroupKey, Object};
+use crate::waits::asked::Asked;
 use crate::waits::families::Families;
 use crate::waits::span::WaitSpan;
-use crate::waits::{WaitClass, failing};
+use crate::waits::{WaitClass, failing, turned_away};
 use std::collections::{HashMap, HashSet};
 
 /// What was refused: the class of a wait for it, and the object.
@@ -184,7 +185,7 @@ fn process_limit(model: &Model, denied: &Denied) -> Object {
 
 /// Of all waits those that are sleeps before the next try, with what for.
 pub fn reasons<'a>(
-    model: &Model,
+    model: &'a Model,
     waits: impl Iterator<Item = &'a WaitSpan> + Clone,
 ) -> HashMap<Sleep, Refused> {
     let may_fail = failing::may_be_asked(model);
@@ -194,20 +195,20 @@ pub fn reasons<'a>(
     let families = Families::of(model);
     let mut found = of_series(&families, series(refusals(model, &families)), waits.clone());
     if may_fail {
+        let turned = turned_away::all(model, waits.clone()).into_iter().map(|one| {
+            let what = (WaitClass::FailedProgram, Object::Process(one.server.pid));
+            Asked::in_vain(one.at_ns, one.client, what, families.line(one.client.pid))
+        });
+        for (sleep, what) in of_series(&families, series(turned.collect()), waits.clone()) {
+            found.entry(sleep).or_insert(what);
+        }
         let failures = failing::failures(model, &families);
         let runs = failing::runs(model, &families, &failures);
         let is_between =
             |wait: &&WaitSpan| !families.line(wait.thread.pid).iter().any(|pid| runs.contains(pid));
-        let failed = failures.into_iter().map(|failure| Asked {
-            at_ns: failure.at_ns,
-            tid: failure.thread.tid,
-            pid: failure.thread.pid,
-            what: (
-                WaitClass::FailedProgram,
-                Object::Processes(failure.thread.comm.as_str().into()),
-            ),
-            line: failure.line,
-            one_is_enough: false,
+        let failed = failures.into_iter().map(|one| {
+            let program = Object::Processes(one.thread.comm.as_str().into());
+            Asked::in_vain(one.at_ns, one.thread, (WaitClass::FailedProgram, program), one.line)
         });
         // What was refused says more than that somebody failed for it.
         let between = waits.filter(is_between);
@@ -284,17 +285,6 @@ struct Series {
     refusals: Vec<Refusal>,
     sleeps: Vec<Vec<(Sleep, Ns)>>,
     /// One refusal is enough: nobody makes the call for another reason.
-    one_is_enough: bool,
-}
-
-/// Something that was asked for and not had.
-struct Asked {
-    at_ns: Ns,
-    tid: u32,
-    pid: u32,
-    what: Refused,
-    /// Who may have asked for it, the nearest first.
-    line: Vec<u32>,
     one_is_enough: bool,
 }
 
@@ -412,6 +402,10 @@ impl Series {
             .partition_point(|refusal| refusal.at_ns <= wait.begin_ns.saturating_add(SKEW_NS));
         let Some(at) = after.checked_sub(1) else { return };
         let (before, thread) = (&self.refusals[at], &wait.thread);
+        // Whose end is asked after sleeps for itself, also where who asks began it.
+        if self.what == (WaitClass::ProcessEnd, Object::Process(thread.pid)) {
+            return;
+        }
         let is_its = match is_asker {
             true if before.pid == thread.pid => before.tid == thread.tid,
             true => thread.tid == thread.pid,

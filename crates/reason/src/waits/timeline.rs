@@ -102,10 +102,13 @@ impl Timelines {
     /// Builds from what was observed.
     fn build(model: &Model, raw: RawWaits) -> Self {
         let RawWaits { waits, blocked, ran } = raw;
-        let context = Context {
-            accepted: Accepted::of(&model.held.endpoints),
-            questions: dns_question::closings(model),
-        };
+        let mut accepted = Accepted::of(&model.held.endpoints);
+        let places = waits.iter().map(|it| &it.place);
+        let places = places.chain(blocked.iter().map(|(_, it)| &it.place));
+        let before = model.held.endpoints_before.iter().map(|(_, end)| &end.object);
+        let objects = places.filter_map(|it| it.object.as_ref()).chain(before);
+        objects.for_each(|it| accepted.see(it));
+        let context = Context { accepted, questions: dns_question::closings(model) };
         let mut lines = ran_lines(model, ran);
         for mut wait in waits {
             settle(model, &mut wait);

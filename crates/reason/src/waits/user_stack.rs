@@ -238,6 +238,11 @@ mod tests {
             Some("open_table"),
         ),
         (
+            "pthread_cond_timedwait @libc.so.6 < MDL_wait::timed_wait @mariadbd < MDL_context::acquire_lock @mariadbd < Item_func_get_lock::val_int @mariadbd < do_select @mariadbd",
+            Some(LockKind::AdvisoryLock),
+            Some("do_select"),
+        ),
+        (
             "pthread_cond_timedwait @libc.so.6 < @mariadbd < @mariadbd < handler::ha_update_row @mariadbd < mysql_update @mariadbd",
             Some(LockKind::RowLock),
             Some("handler::ha_update_row"),

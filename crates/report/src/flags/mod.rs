@@ -49,6 +49,7 @@ Exit status:
   1  something above a note was found, with --check
   2  wrong usage
   3  could not look
+  4  the kernel met a fault in a program that holdup had loaded into it
   run and record -- CMD pass the command's own status on (128 + N if signal N
   killed it); with --check, 1 stands for a command that succeeded but was held up.
 

@@ -14,6 +14,7 @@ mod container_start;
 pub(crate) mod escape;
 pub(crate) mod finding;
 pub(crate) mod network;
+pub(crate) mod own_fault;
 pub(crate) mod page;
 mod verdict;
 
@@ -81,6 +82,9 @@ pub(crate) fn end_on_a_screen(report: &Report, at: usize, page: &mut Page) {
 
 /// Writes the whole report.
 pub(crate) fn report(report: &Report, verbose: bool, page: &mut Page) {
+    if let Some(fault) = &report.own_fault {
+        own_fault::render(fault, page);
+    }
     answer(report, verbose, page);
     page.gap();
     if let Some(container) = &report.container {

@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::job::Aim;
 use crate::main_loop;
+use crate::text::own_fault;
 use crossterm::event::Event;
 use holdup_engine::foresight::Foresight;
 use holdup_engine::{Looked, Windows};
@@ -59,6 +60,9 @@ fn windows(
     windows.set_seconds(seconds);
     let (mut foresight, mut lost) = (Foresight::default(), 0);
     while let Some(Looked { report, .. }) = windows.next_window(&mut foresight, &mut || ())? {
+        if let Some(fault) = &report.own_fault {
+            return Err(own_fault::failure(fault));
+        }
         match news.try_send(News::Window(Box::new(report), lost)) {
             Ok(()) => lost = 0,
             Err(TrySendError::Full(_)) => lost += 1,

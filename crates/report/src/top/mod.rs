@@ -23,7 +23,7 @@ mod terminal;
 mod tests;
 mod window;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OWN_FAULT};
 use crate::flags::groups::{StateFlag, TargetFlags, duration};
 use crate::job::Aim;
 use crate::main_loop;
@@ -261,7 +261,11 @@ impl Top {
                 self.state.push(report);
             }
             // Before the first answer there is nothing to look back at.
-            News::Over(Some(failure)) if self.state.windows.is_empty() => return Err(failure),
+            News::Over(Some(failure))
+                if self.state.windows.is_empty() || failure.status == OWN_FAULT =>
+            {
+                return Err(failure);
+            }
             News::Over(failure) => {
                 let why = failure.map_or_else(String::new, |it| it.message());
                 let why = why.trim_start_matches("holdup: ").lines().next().unwrap_or_default();

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::flags::groups::{StateFlag, duration};
 use crate::output::Output;
 use crate::surface::{Surface, Typed};
-use crate::text::escape;
+use crate::text::{escape, own_fault};
 use alive::Alive;
 use clap::Args;
 use event_line::{Line, OutputLine};
@@ -239,7 +239,11 @@ impl Watch {
                 })?;
                 let Some(looked) = looked else { return Ok(()) };
                 let is_anybody = !looked.report.findings.is_empty();
+                let own_fault = looked.report.own_fault.clone();
                 let (seconds, spent) = self.window(looked);
+                if let Some(fault) = own_fault {
+                    return Err(own_fault::failure(&fault));
+                }
                 self.pace.held_up(seconds, is_anybody);
                 self.asked_for(is_asked)?;
                 if std::mem::take(&mut has_loaded) {

@@ -7,9 +7,15 @@ use std::io;
 
 /// The lowest real-time priority: no other real-time thread is ever preempted.
 const ROUND_ROBIN_PRIORITY: u32 = 1;
-/// Half of one CPU, in pieces that a reading of a thread's counters fits into.
-const DEADLINE_RUNTIME_NS: u64 = 10_000_000;
+/// Half of one CPU, in pieces that a reading of a thread's counters fits into; where others have set too much aside (another look, at the
+/// same moment, does), less: a tenth is more than what is left for ordinary threads.
+const DEADLINE_RUNTIMES_NS: [u64; 3] = [10_000_000, 5_000_000, 2_000_000];
 const DEADLINE_PERIOD_NS: u64 = 20_000_000;
+/// A twentieth of one CPU for a thread that only reads for another.
+const HELPER_RUNTIME_NS: u64 = 1_000_000;
+/// A hundredth for the thread that watches the others.
+const WATCHDOG_RUNTIME_NS: u64 = 1_000_000;
+const WATCHDOG_PERIOD_NS: u64 = 100_000_000;
 /// The greatest weight of an ordinary thread.
 const NICE: i32 = -20;
 const RESET_ON_FORK: u64 = libc::SCHED_FLAG_RESET_ON_FORK as u64;
@@ -35,12 +41,26 @@ pub fn round_robin() -> Attributes {
     Attributes { sched_priority: ROUND_ROBIN_PRIORITY, ..attributes(libc::SCHED_RR) }
 }
 
-/// SCHED_DEADLINE: the kernel grants it only if the CPUs can keep it, and ends each turn itself.
-pub fn deadline() -> Attributes {
+/// SCHED_DEADLINE, the largest part of a CPU first: the kernel grants one only if the CPUs can keep it, and ends each turn itself.
+pub fn deadlines() -> [Attributes; 3] {
+    DEADLINE_RUNTIMES_NS.map(|runtime_ns| part_of_cpu(runtime_ns, DEADLINE_PERIOD_NS))
+}
+
+/// The same for a thread that only reads for another.
+pub fn helper_deadline() -> Attributes {
+    part_of_cpu(HELPER_RUNTIME_NS, DEADLINE_PERIOD_NS)
+}
+
+/// The same for the thread that watches the others.
+pub fn watchdog_deadline() -> Attributes {
+    part_of_cpu(WATCHDOG_RUNTIME_NS, WATCHDOG_PERIOD_NS)
+}
+
+fn part_of_cpu(runtime_ns: u64, period_ns: u64) -> Attributes {
     Attributes {
-        sched_runtime: DEADLINE_RUNTIME_NS,
-        sched_deadline: DEADLINE_PERIOD_NS,
-        sched_period: DEADLINE_PERIOD_NS,
+        sched_runtime: runtime_ns,
+        sched_deadline: period_ns,
+        sched_period: period_ns,
         ..attributes(libc::SCHED_DEADLINE)
     }
 }
@@ -58,6 +78,11 @@ pub fn back_to(before: &Attributes) -> Attributes {
 /// Whether somebody gave it another policy or less weight than a thread has by default: that is respected.
 pub fn is_chosen(of: &Attributes) -> bool {
     of.sched_policy != libc::SCHED_OTHER as u32 || of.sched_nice > 0
+}
+
+/// Whether a thread with these has a part of a CPU that no other thread can take.
+pub fn is_deadline(of: &Attributes) -> bool {
+    of.sched_policy == libc::SCHED_DEADLINE as u32
 }
 
 /// The attributes of a thread; 0 stands for the calling one.
@@ -100,7 +125,8 @@ mod tests {
     fn a_thread_is_what_it_was_granted_and_what_it_starts_is_not() {
         std::thread::spawn(|| {
             let before = get(0).expect("the kernel answers");
-            for wanted in [round_robin(), deadline(), nice()] {
+            let parts = deadlines().into_iter().chain([helper_deadline(), watchdog_deadline()]);
+            for wanted in parts.chain([round_robin(), nice()]) {
                 // An ordinary user, or a group without a real-time budget, is refused.
                 if set(0, &wanted).is_err() {
                     assert_eq!(

@@ -5,11 +5,15 @@
 //! (watchdog.rs).
 
 use super::policy::{self, Attributes};
+use crate::cpus::online_cpus;
 use crate::text;
 use holdup_reason::facts::Ns;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// What of the scheduler is asked for in turn, until something is granted.
+pub(super) type Ways = [Option<Attributes>; 2];
 
 /// What the own threads have now.
 pub(super) static HAD: AtomicU8 = AtomicU8::new(ORDINARY);
@@ -30,21 +34,26 @@ pub(super) const DEADLINE: u8 = 2;
 pub(super) const NICE: u8 = 3;
 /// It was had, and was given back: not asked for again.
 pub(super) const GIVEN_BACK: u8 = 4;
+/// Nothing was granted: not asked for again.
+pub(super) const REFUSED: u8 = 5;
 
-/// The watchdog, once there is one.
+/// The watchdog, once there is one: its number is known before it has run.
 pub(super) static WATCHDOG: AtomicU32 = AtomicU32::new(0);
 
-/// Another look begins: what was had in one before, and given back, may be asked for again.
-pub fn begin() {
-    LOOK.fetch_add(1, Ordering::Relaxed);
+/// Another look begins: what was had in one before, and given back, may be asked for again. Whether it is the first of the process.
+pub(super) fn begin() -> bool {
+    let before = LOOK.fetch_add(1, Ordering::Relaxed);
     LEAVES.store(false, Ordering::Relaxed);
     HAD.store(ORDINARY, Ordering::Relaxed);
+    before == 0
 }
 
 /// A look and its answer are over, and the process goes on: its threads have what they had before.
 pub fn come_back() {
-    if !is_over() {
-        come_down();
+    // Its watchdog ends in any case. Where one thread gave back what it had, others may have it still.
+    match HAD.load(Ordering::Relaxed) {
+        ORDINARY | REFUSED => give_back(),
+        _ => come_down(),
     }
 }
 
@@ -70,19 +79,27 @@ pub(super) fn leaves() -> bool {
 
 /// Gives all threads of the look's own, but the one that looks and the watchdog, what a helper is to have.
 pub fn raise_helpers() {
-    if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
+    let ways = of_helper(HAD.load(Ordering::Relaxed));
+    if ways[0].is_some() {
         let looks = LOOKS.load(Ordering::Relaxed);
-        set_all(&wanted, |tid| tid != looks && tid != WATCHDOG.load(Ordering::Relaxed));
+        let watchdog = WATCHDOG.load(Ordering::Relaxed);
+        set_all(&ways, |tid| tid != looks && tid != watchdog);
     }
 }
 
-/// Who only reads for another gets no deadline of its own: each is a part of a CPU that is set aside.
-pub(super) fn of_helper(had: u8) -> Option<Attributes> {
+/// Who only reads for another has a small part of a CPU of its own, or more weight where no more is to be set aside.
+pub(super) fn of_helper(had: u8) -> Ways {
     match had {
-        ROUND_ROBIN => Some(policy::round_robin()),
-        DEADLINE | NICE => Some(policy::nice()),
-        _ => None,
+        ROUND_ROBIN => [Some(policy::round_robin()), None],
+        DEADLINE => [Some(policy::helper_deadline()), Some(policy::nice())],
+        NICE => [Some(policy::nice()), None],
+        _ => [None, None],
     }
+}
+
+/// The first of some ways that is granted to a thread; 0 stands for the calling one. One that has ended meanwhile is none.
+pub(super) fn give(tid: u32, ways: &Ways) {
+    let _ = ways.iter().flatten().find(|wanted| policy::set(tid, wanted).is_ok());
 }
 
 /// Nothing is had any more. The threads come down by [`set_all`].
@@ -94,14 +111,23 @@ pub(super) fn give_back() {
 pub(super) fn come_down() {
     give_back();
     if let Some(before) = BEFORE.get() {
-        set_all(&policy::back_to(before), |_| true);
+        set_all(&[Some(policy::back_to(before)), None], |_| true);
     }
 }
 
-/// A real-time thread that looks gets no CPU, because others above it have them all: it is tried otherwise.
-pub(super) fn evade(tid: u32) {
-    let mut ways = [(DEADLINE, policy::deadline()), (NICE, policy::nice())].into_iter();
-    match ways.find(|(_, wanted)| policy::set(tid, wanted).is_ok()) {
+/// Nobody keeps the threads from the CPUs any more: they are ordinary ones, and may ask again. The watchdog stays.
+pub(super) fn settle() {
+    let watchdog = WATCHDOG.load(Ordering::Relaxed);
+    set_all(&[ordinary(), None], |tid| tid != watchdog);
+    HAD.store(ORDINARY, Ordering::Relaxed);
+}
+
+/// Threads of the look's own get no CPU, because real-time threads above them have them all: it is tried otherwise.
+pub(super) fn evade() {
+    let looks = LOOKS.load(Ordering::Relaxed);
+    let parts = policy::deadlines().map(|part| (DEADLINE, part));
+    let mut ways = parts.into_iter().chain([(NICE, policy::nice())]);
+    match ways.find(|(_, wanted)| policy::set(looks, wanted).is_ok()) {
         Some((had, _)) => {
             HAD.store(had, Ordering::Relaxed);
             raise_helpers();
@@ -117,18 +143,48 @@ pub(super) fn ordinary() -> Option<Attributes> {
 
 /// Whether nothing is had, or no longer.
 pub(super) fn is_over() -> bool {
-    matches!(HAD.load(Ordering::Relaxed), ORDINARY | GIVEN_BACK)
+    HAD.load(Ordering::Relaxed) == ORDINARY || is_settled()
 }
 
-/// Whether the own threads are real-time threads that others can keep from the CPUs.
-pub(super) fn is_round_robin() -> bool {
-    HAD.load(Ordering::Relaxed) == ROUND_ROBIN
+/// Whether nothing was granted.
+pub(super) fn is_refused() -> bool {
+    HAD.load(Ordering::Relaxed) == REFUSED
 }
 
-pub(super) fn set_all(wanted: &Attributes, is_meant: impl Fn(u32) -> bool) {
-    let tids = text::ids(Path::new("/proc/self/task")).unwrap_or_default();
-    // One that has ended meanwhile is none.
-    tids.into_iter().filter(|tid| is_meant(*tid)).for_each(|tid| drop(policy::set(tid, wanted)));
+/// Whether the own threads have something, and others can keep them from the CPUs all the same.
+pub(super) fn may_starve() -> bool {
+    matches!(HAD.load(Ordering::Relaxed), ROUND_ROBIN | NICE)
+}
+
+/// Whether the own threads have parts of CPUs that nobody can take from them.
+pub(super) fn has_part() -> bool {
+    HAD.load(Ordering::Relaxed) == DEADLINE
+}
+
+/// Whether nothing will be had any more in this look.
+pub(super) fn is_settled() -> bool {
+    matches!(HAD.load(Ordering::Relaxed), GIVEN_BACK | REFUSED)
+}
+
+fn set_all(ways: &Ways, is_meant: impl Fn(u32) -> bool) {
+    own_tids().into_iter().filter(|tid| is_meant(*tid)).for_each(|tid| give(tid, ways));
+}
+
+/// All threads of the process.
+pub(super) fn own_tids() -> Vec<u32> {
+    text::ids(Path::new("/proc/self/task")).unwrap_or_default()
+}
+
+/// Whether more threads run or are ready than there are CPUs; the calling one is among them.
+pub(super) fn is_crowded() -> bool {
+    let bytes = text::read(Path::new("/proc/loadavg")).unwrap_or_default();
+    ready_threads(&bytes).is_some_and(|ready| ready > online_cpus().len() as u64)
+}
+
+/// The fourth word of /proc/loadavg: threads that run or are ready now, of all there are.
+fn ready_threads(loadavg: &[u8]) -> Option<u64> {
+    let word = text::words(loadavg).nth(3)?;
+    text::number(word.split(|byte| *byte == b'/').next()?)
 }
 
 /// The calling thread.
@@ -141,10 +197,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_of_a_thread_with_a_deadline_have_none() {
-        let policy = |had| of_helper(had).map(|it| it.sched_policy);
-        assert_eq!(policy(ROUND_ROBIN), Some(libc::SCHED_RR as u32));
-        assert_eq!(policy(DEADLINE), Some(libc::SCHED_OTHER as u32));
-        assert_eq!((policy(ORDINARY), policy(GIVEN_BACK)), (None, None));
+    fn a_helper_has_no_more_than_its_small_part() {
+        let policies = |had| of_helper(had).map(|way| way.map(|it| it.sched_policy));
+        let [round_robin, deadline, other] =
+            [libc::SCHED_RR, libc::SCHED_DEADLINE, libc::SCHED_OTHER].map(|it| Some(it as u32));
+        assert_eq!(policies(ROUND_ROBIN), [round_robin, None]);
+        assert_eq!(policies(DEADLINE), [deadline, other]);
+        assert!(of_helper(DEADLINE)[0].is_some_and(|it| it.sched_runtime * 20 == it.sched_period));
+        for had in [ORDINARY, GIVEN_BACK, REFUSED] {
+            assert_eq!(policies(had), [None, None]);
+        }
+    }
+
+    #[test]
+    fn threads_that_are_ready_are_the_fourth_word() {
+        assert_eq!(ready_threads(b"0.58 0.94 1.02 34/812 99\n"), Some(34));
+        for other in [&b""[..], b"1 2 3", b"1 2 3 x/4 5", b"0.1 0.1 0.1 /7 1"] {
+            assert_eq!(ready_threads(other), None);
+        }
     }
 }

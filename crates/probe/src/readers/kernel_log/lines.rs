@@ -28,6 +28,17 @@ pub(super) fn line(record: &Record<'_>) -> Option<KernelLogLine> {
     })
 }
 
+/// The line that says in which kernel program of holdup's own the kernel met a fault.
+pub(super) fn own_fault(record: &Record<'_>, program: &str) -> KernelLogLine {
+    KernelLogLine {
+        kind: KernelLogKind::OwnFault,
+        level: record.level,
+        text: cut(record.text, TEXT_BYTES_MAX).into(),
+        name: cut(program, TEXT_BYTES_MAX).into(),
+        ..KernelLogLine::default()
+    }
+}
+
 /// At most so many bytes, whole characters.
 fn cut(text: &str, bytes: usize) -> &str {
     let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= bytes);

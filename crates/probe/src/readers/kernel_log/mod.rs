@@ -1,23 +1,26 @@
 //! The kernel's log over the window: opened at the begin, read once at the end, and never waited for.
 //!
 //! Each open file of /dev/kmsg has its own place in the log, so nobody else's reading is disturbed. It is set behind the last
-//! record when the first window begins; what is there at the end is the window's. A window that follows another takes over the open
+//! record when the first window begins (of what was logged since its programs were loaded, faults in those are kept); what is there at the end is the window's. A window that follows another takes over the open
 //! file where that one left it: what was logged while one was closed and the other opened is in it. One read gives one record. Of each kind and
 //! name a few lines are kept and the others counted: a failing disk prints thousands.
 //!
 //! Must not: block (a log without news waits for ever), print, or take a line that a process wrote for the kernel's
 //! (records.rs). Rejected: syslog(2), which gives the whole log without numbers; the journal, which may be the one that hangs.
 
+mod faults;
 mod lines;
 mod oom;
 mod records;
 
 use crate::SourceError;
+use crate::kernel::Programs;
 use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::blind;
+use faults::Faults;
 use holdup_reason::facts::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -39,23 +42,34 @@ pub struct KernelLog {
     file: Option<File>,
     /// It stands where the window before was closed.
     goes_on: bool,
+    /// What the attaching of the own programs has done, before the window.
+    faults: Vec<Fact>,
 }
 
 impl Reader for KernelLog {
     fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
         if let file @ Some(_) = opening.kernel_log.take() {
-            return Ok(Self { file, goes_on: true });
+            return Ok(Self { file, goes_on: true, faults: Vec::new() });
         }
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
         let log = open.map_err(|error| {
             let therefore = "what the kernel logged in the window is not seen";
             opening.put(Body::Blind(blind("kernel_log", &error, therefore)));
         });
-        Ok(Self { file: log.ok(), goes_on: false })
+        let mut opened = Self { file: log.ok(), goes_on: false, faults: Vec::new() };
+        opened.skip_earlier();
+        Ok(opened)
     }
 
-    /// What was logged before is left out.
-    fn begin(&mut self, _: &mut Look) -> Result<(), SourceError> {
+    /// What was logged before is left out, but what the own programs did as they were attached.
+    fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
+        if let Some(log) = self.file.as_mut().filter(|_| !self.goes_on) {
+            let begin_ns = look.window.begin_ns;
+            self.faults = excerpt_beside(log, (begin_ns, begin_ns), own_tags(look));
+            self.faults.retain(|fact| {
+                matches!(&fact.body, Body::KernelLog(line) if line.kind == KernelLogKind::OwnFault)
+            });
+        }
         self.skip_earlier();
         Ok(())
     }
@@ -63,7 +77,9 @@ impl Reader for KernelLog {
     /// What was logged since, with its time cut to the window.
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         if let Some(log) = &mut self.file {
-            facts.extend(excerpt(log, look.window.begin_ns, look.last.end_ns));
+            facts.append(&mut self.faults);
+            let times = (look.window.begin_ns, look.last.end_ns);
+            facts.extend(excerpt_beside(log, times, own_tags(look)));
         }
         if look.goes_on {
             look.kernel_log = self.file.take();
@@ -81,9 +97,22 @@ impl KernelLog {
     }
 }
 
+fn own_tags(look: &Look) -> BTreeSet<[u8; 8]> {
+    look.programs.as_ref().map_or_else(BTreeSet::new, Programs::tags)
+}
+
 /// What is reported of a log that gives one record a reading.
 pub fn excerpt(log: &mut impl Read, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
-    let mut excerpt = Excerpt::default();
+    excerpt_beside(log, (begin_ns, end_ns), BTreeSet::new())
+}
+
+/// The same beside kernel programs of the own that have these tags.
+fn excerpt_beside(
+    log: &mut impl Read,
+    (begin_ns, end_ns): (Ns, Ns),
+    own: BTreeSet<[u8; 8]>,
+) -> Vec<Fact> {
+    let mut excerpt = Excerpt { faults: Faults::of(own), ..Excerpt::default() };
     let unread = each_record(log, |record| excerpt.take(record));
     excerpt.missed = excerpt.missed.saturating_add(unread);
     excerpt.facts(begin_ns, end_ns)
@@ -115,6 +144,7 @@ struct Excerpt {
     lines: BTreeMap<(KernelLogKind, String), Vec<(Ns, KernelLogLine)>>,
     reports: Vec<(Ns, OomReport)>,
     oom: oom::Reading,
+    faults: Faults,
     /// Places in the log that were overwritten before they were read, or lines for which there was no room.
     missed: u64,
 }
@@ -124,9 +154,12 @@ impl Excerpt {
         if let Some(report) = self.oom.take(record.text) {
             self.report(record.at_ns, report);
         }
-        let Some(line) = lines::line(record) else { return };
+        let own_fault =
+            self.faults.take(record.text).map(|program| lines::own_fault(record, program));
+        let Some(line) = own_fault.or_else(|| lines::line(record)) else { return };
         let key = (line.kind, line.name.clone());
-        if !self.lines.contains_key(&key) && self.lines.len() >= SUBJECTS_MAX {
+        let is_full = self.lines.len() >= SUBJECTS_MAX && line.kind != KernelLogKind::OwnFault;
+        if is_full && !self.lines.contains_key(&key) {
             self.missed += 1;
             return;
         }
@@ -236,12 +269,29 @@ mod tests {
         std::fs::write(&path, "3,1,5,-;I/O error, dev sda, sector 1\n").expect("a file");
         let logged = |goes_on| {
             let file = File::open(&path).ok();
-            let mut log = KernelLog { file, goes_on };
+            let mut log = KernelLog { file, goes_on, faults: Vec::new() };
             log.skip_earlier();
             lines(&excerpt(&mut log.file.expect("it is there"), 2_000, 9_000)).len()
         };
         assert_eq!((logged(false), logged(true)), (0, 1));
         drop(std::fs::remove_file(&path));
+    }
+
+    #[test]
+    fn a_fault_of_an_own_program_is_kept_among_thousands_of_lines() {
+        let error = |at: u64| format!("3,{at},5,-;I/O error, dev d{at}, sector 1\n");
+        let begin = "1,1,5,-;BUG: unable to handle page fault for address: 58\n".to_owned();
+        let at = "4,2,5,-;RIP: 0010:bpf_prog_0000000000000007_on_switch+0x1/0x2\n".to_owned();
+        let kept = |own: [u8; 8]| {
+            let records = (0..1000).map(error).chain([begin.clone(), at.clone()]);
+            let mut log = Log(records.map(Ok).collect());
+            let facts = excerpt_beside(&mut log, (2_000, 9_000), [own].into());
+            let lines = lines(&facts).into_iter();
+            let own = lines.filter(|it| it.kind == KernelLogKind::OwnFault);
+            own.map(|it| it.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept([0, 0, 0, 0, 0, 0, 0, 7]), ["on_switch"]);
+        assert!(kept([0; 8]).is_empty(), "another's");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
 //! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
-//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, refusing_rules.rs, neighbours.rs, permanent_neighbours.rs, nftables.rs, conntrack.rs, ethtool.rs), and this
+//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, refusing_rules.rs, neighbours.rs, permanent_neighbours.rs, nftables.rs, conntrack.rs, packet_sockets.rs, ethtool.rs), and this
 //! one knows none of them. What is not asked of rtnetlink has a socket of its own, made where it is wanted; families of generic netlink
 //! are found by generic.rs.
 //!
@@ -30,6 +30,7 @@ mod handles;
 pub mod links;
 pub(super) mod neighbours;
 pub(super) mod nftables;
+pub(super) mod packet_sockets;
 pub(super) mod permanent_neighbours;
 #[doc(hidden)]
 pub mod qdiscs;

@@ -36,6 +36,7 @@ pub(super) fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
             }
         }
         (EndKind::Remote, Some(who)) => format!("an answer of {object} ({who})"),
+        (EndKind::Remote, None) if end.unconnected => format!("what comes to {object}"),
         (EndKind::Remote, None) => format!("an answer of {object}"),
         (EndKind::Link, Some(who)) => format!("room in {object}, which {who} is to empty"),
         (EndKind::Link, None) => format!("room in {object}"),

@@ -91,7 +91,7 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         NoRoute => format!("sleeps before it connects again to {}, which cannot be reached", on()),
         ProcessEnd => format!("sleeps before it looks again whether {} has ended", on()),
         UnheededSignal => "was asked to end, and ignores it".into(),
-        FailedProgram => format!("sleeps before it runs {} again, which failed", on()),
+        FailedProgram => format!("sleeps before it tries {} again, which failed", on()),
         FrozenCgroup => "is frozen with its group".into(),
         FrozenFs => format!("waits for {} to be thawed", on()),
         Stopped => "is stopped by a signal".into(),
@@ -197,6 +197,7 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Lock, Some(by)) => format!("lock {on}, held by {by}"),
         (EndKind::Lock, None) => format!("lock {on}, holder not seen"),
         (EndKind::Remote, Some(by)) => format!("{by} owes the answer on {on}"),
+        (EndKind::Remote, None) if end.unconnected => format!("what comes to {on}"),
         (EndKind::Remote, None) => format!("{on} owes an answer"),
         (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
             format!("{on} is full, {by} is at its other end")

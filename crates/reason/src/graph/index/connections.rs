@@ -9,7 +9,7 @@ use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
 use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
 use crate::waits::timeline::{Timelines, WaitSpan};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// What finds a connection's end: its own address and the other's, whether it is a stream, and of addresses that each network namespace
@@ -19,6 +19,23 @@ type PairKey = ((SocketAddr, SocketAddr), bool, u32);
 fn pair_key(pair: (SocketAddr, SocketAddr), of: &InetRef, netns: u32) -> PairKey {
     let is_of_namespace = pair.0.ip().is_loopback() && pair.1.ip().is_loopback();
     (pair, of.is_tcp(), if is_of_namespace { netns } else { 0 })
+}
+
+/// Waits on one thing, in order of begin, and whose they are: of thousands on one connection each process once.
+#[derive(Default)]
+struct Waited<'a> {
+    waits: Vec<&'a WaitSpan>,
+    by: Vec<ThreadRef>,
+    pids: HashSet<u32>,
+}
+
+impl<'a> Waited<'a> {
+    fn add(&mut self, model: &Model, wait: &'a WaitSpan) {
+        if self.pids.insert(wait.thread.pid) {
+            self.by.push(process_of(model, wait));
+        }
+        self.waits.push(wait);
+    }
 }
 
 /// Open descriptors by what they are on, and waits by what they were on.
@@ -31,10 +48,10 @@ pub struct Connections<'a> {
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
     /// Sockets without a peer, by port: what is sent to a server by datagrams arrives there.
     datagram_servers: HashMap<u16, Vec<(&'a InetRef, &'a ThreadRef)>>,
-    /// Who waited on a connection, by its addresses as its own end has them.
-    waited_pairs: HashMap<PairKey, Vec<&'a WaitSpan>>,
+    /// Waits on a connection, by its addresses as its own end has them.
+    waited_pairs: HashMap<PairKey, Waited<'a>>,
     /// Waits on a socket or pipe, by inode.
-    waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
+    waited_on: HashMap<u64, Waited<'a>>,
 }
 
 impl<'a> Connections<'a> {
@@ -55,6 +72,10 @@ impl<'a> Connections<'a> {
         }
         for wait in timelines.waits() {
             connections.add_wait(wait);
+        }
+        let Self { waited_pairs, waited_on, .. } = &mut connections;
+        for waited in waited_pairs.values_mut().chain(waited_on.values_mut()) {
+            waited.waits.sort_by_key(|wait| wait.begin_ns);
         }
         connections
     }
@@ -84,14 +105,14 @@ impl<'a> Connections<'a> {
     fn add_wait(&mut self, wait: &'a WaitSpan) {
         match &wait.place.object {
             Some(ObjectRef::Inet(socket)) => {
-                self.waited_on.entry(socket.ino).or_default().push(wait);
+                self.waited_on.entry(socket.ino).or_default().add(self.model, wait);
                 if socket.remote.port() != 0 {
                     let key = near_key(self.model.called.connected(socket));
-                    self.waited_pairs.entry(key).or_default().push(wait);
+                    self.waited_pairs.entry(key).or_default().add(self.model, wait);
                 }
             }
             Some(ObjectRef::Unix { ino, .. } | ObjectRef::Pipe { ino }) => {
-                self.waited_on.entry(*ino).or_default().push(wait);
+                self.waited_on.entry(*ino).or_default().add(self.model, wait);
             }
             _ => {}
         }
@@ -142,9 +163,8 @@ impl<'a> Connections<'a> {
         let key = self.far_key(socket);
         let ends = self.by_pair.get(&key).map_or(&[][..], Vec::as_slice);
         let open = ends.iter().map(|end| end.process.clone());
-        let waited = self.waited_pairs.get(&key).map_or(&[][..], Vec::as_slice);
-        let mut all: Vec<ThreadRef> =
-            open.chain(waited.iter().map(|wait| process_of(self.model, wait))).collect();
+        let waited = self.waited_pairs.get(&key).map_or(&[][..], |it| &it.by);
+        let mut all: Vec<ThreadRef> = open.chain(waited.iter().cloned()).collect();
         if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
             let (far, _) = self.model.called.translations.other_end(socket);
             let bound = |all| self.datagram_server((far, self.far_netns(socket)), all);
@@ -155,10 +175,14 @@ impl<'a> Connections<'a> {
         all
     }
 
+    /// The descriptors of a connection's other end.
+    pub(in crate::graph) fn far_ends(&self, socket: &InetRef) -> &[&'a Endpoint] {
+        self.by_pair.get(&self.far_key(socket)).map_or(&[], Vec::as_slice)
+    }
+
     /// The clocks of a connection's other end, if it is here.
     pub(in crate::graph) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
-        let ends = self.by_pair.get(&self.far_key(socket))?;
-        ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
+        self.far_ends(socket).iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
     }
 
     /// The end of a connection of which nothing arrives at the other, whichever it is; this one before the far one.
@@ -168,14 +192,19 @@ impl<'a> Connections<'a> {
         both.copied().find_map(|end| Undelivered::of(self.model, end))
     }
 
-    /// Waits on a socket or a pipe.
+    /// Waits on a socket or a pipe, in order of begin.
     pub(in crate::graph) fn waits_on(&self, ino: u64) -> &[&'a WaitSpan] {
-        self.waited_on.get(&ino).map_or(&[], Vec::as_slice)
+        self.waited_on.get(&ino).map_or(&[], |it| &it.waits)
     }
 
-    /// Waits on the far end of a connection.
+    /// The processes that waited on a socket or a pipe.
+    pub(in crate::graph) fn waiters_on(&self, ino: u64) -> &[ThreadRef] {
+        self.waited_on.get(&ino).map_or(&[], |it| &it.by)
+    }
+
+    /// Waits on the far end of a connection, in order of begin.
     pub(in crate::graph) fn far_waits(&self, socket: &InetRef) -> &[&'a WaitSpan] {
-        self.waited_pairs.get(&self.far_key(socket)).map_or(&[], Vec::as_slice)
+        self.waited_pairs.get(&self.far_key(socket)).map_or(&[], |it| &it.waits)
     }
 
     /// What finds the other end of a connection.

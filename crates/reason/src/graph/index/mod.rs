@@ -1,7 +1,7 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
 //! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
-//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), and who owes an answer (graph/debts.rs). Each has its
+//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
 pub mod connections;
@@ -12,6 +12,7 @@ pub mod waits;
 pub mod woken;
 
 use super::debts::Debts;
+use super::under_way::UnderWay;
 use crate::facts::{InetRef, Ns, ThreadRef};
 use crate::model::Model;
 use crate::waits::timeline::Timelines;
@@ -37,11 +38,13 @@ pub struct Index<'a> {
     /// Who serves a device.
     pub(super) devices: Devices<'a>,
     /// Questions to name servers.
-    pub(super) questions: Questions,
+    pub(super) questions: Questions<'a>,
     /// Whose waits each process ended.
     pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.
     pub(super) debts: Debts,
+    /// What was written and is under way.
+    pub(super) under_way: UnderWay,
 }
 
 impl<'a> Index<'a> {
@@ -56,7 +59,19 @@ impl<'a> Index<'a> {
         debts.add_awaited_before(model, accepted);
         let (devices, questions) = (Devices::new(model), Questions::new(model));
         let woken = Woken::new(timelines);
-        Self { model, timelines, waits, families, connections, devices, questions, woken, debts }
+        let under_way = UnderWay::of(model);
+        Self {
+            model,
+            timelines,
+            waits,
+            families,
+            connections,
+            devices,
+            questions,
+            woken,
+            debts,
+            under_way,
+        }
     }
 }
 

@@ -3,13 +3,24 @@
 //! Of a process, whichever of its threads asked: who is to answer it is asked for the whole of it. Must not: say who answers
 //! (connections.rs), or when a question is over (waits/dns_question.rs).
 
-use crate::facts::Ns;
+use crate::facts::{DnsQuery, Ns};
 use crate::model::Model;
 use crate::waits::dns_question::closings;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Questions by process, in order of time.
-pub struct Questions(HashMap<u32, Vec<Asked>>);
+pub struct Questions<'a> {
+    by_process: HashMap<u32, Vec<Asked>>,
+    /// The first answer to a question of a process for a name, by type, and when it was first asked.
+    names: HashMap<(u32, &'a str), BTreeMap<u16, Name>>,
+}
+
+/// A name that a process asks for.
+#[derive(Default)]
+struct Name {
+    asked_ns: Vec<Ns>,
+    answered_ns: Option<Ns>,
+}
 
 /// A question.
 struct Asked {
@@ -20,26 +31,49 @@ struct Asked {
     over_ns: Option<Ns>,
 }
 
-impl Questions {
+impl<'a> Questions<'a> {
     /// Indexes a model.
-    pub(super) fn new(model: &Model) -> Self {
+    pub(super) fn new(model: &'a Model) -> Self {
         let mut all: HashMap<u32, Vec<Asked>> = HashMap::new();
+        let mut names: HashMap<(u32, &str), BTreeMap<u16, Name>> = HashMap::new();
         let closings = closings(model);
         let asked = model.net.dns_queries.iter().zip(closings).enumerate();
         for (index, ((at_ns, query), closing)) in asked {
             let of_process = all.entry(query.thread.pid).or_default();
-            of_process.push(Asked { index, at_ns: *at_ns, over_ns: closing.over_ns() });
+            let (over_ns, answered_ns) = (closing.over_ns(), closing.answered_ns());
+            of_process.push(Asked { index, at_ns: *at_ns, over_ns });
+            let types = names.entry((query.thread.pid, query.name.as_str())).or_default();
+            let name = types.entry(query.question_type).or_default();
+            name.asked_ns.push(*at_ns);
+            name.answered_ns = name.answered_ns.into_iter().chain(answered_ns).min();
         }
-        Self(all)
+        Self { by_process: all, names }
     }
 
-    /// A question that a process had sent and that was not over before an interval began; of several the last that was sent before its end.
-    /// Index into the model's questions.
-    pub(in crate::graph) fn open(&self, pid: u32, from: Ns, to: Ns) -> Option<usize> {
-        let asked = self.0.get(&pid)?;
+    /// The questions that a process had sent before the end of an interval and that were not over before it began, the last first. Indexes
+    /// into the model's questions.
+    pub(in crate::graph) fn open(&self, pid: u32, from: Ns, to: Ns) -> impl Iterator<Item = usize> {
+        let asked = self.by_process.get(&pid).map_or(&[][..], Vec::as_slice);
         let sent = &asked[..asked.partition_point(|it| it.at_ns < to)];
-        let is_open = |it: &&Asked| it.over_ns.is_none_or(|over_ns| over_ns > from);
-        sent.iter().rev().find(is_open).map(|it| it.index)
+        let is_open = move |it: &&Asked| it.over_ns.is_none_or(|over_ns| over_ns > from);
+        sent.iter().rev().filter(is_open).map(|it| it.index)
+    }
+
+    /// Whether a process had an answer by a time for a name, to a question of another type.
+    pub(in crate::graph) fn has_other_address(&self, query: &DnsQuery, by_ns: Ns) -> bool {
+        let types = self.names.get(&(query.thread.pid, query.name.as_str())).into_iter().flatten();
+        let mut others = types.filter(|(question_type, _)| **question_type != query.question_type);
+        others.any(|(_, name)| name.answered_ns.is_some_and(|at_ns| at_ns <= by_ns))
+    }
+
+    /// Whether a process has asked for a name and type between two times, the first time or again.
+    pub(in crate::graph) fn was_asked(&self, query: &DnsQuery, (from, to): (Ns, Ns)) -> bool {
+        let types = self.names.get(&(query.thread.pid, query.name.as_str()));
+        let asked = types.and_then(|types| types.get(&query.question_type));
+        asked.is_some_and(|name| {
+            let at = name.asked_ns.partition_point(|at_ns| *at_ns < from);
+            name.asked_ns.get(at).is_some_and(|at_ns| *at_ns <= to)
+        })
     }
 }
 
@@ -80,7 +114,7 @@ mod tests {
     /// Which of the questions is open for a wait between two seconds.
     fn open(facts: Vec<Fact>, from: Ns, to: Ns) -> Option<usize> {
         let model = Model::new([host(), facts].concat());
-        Questions::new(&model).open(10, from * SECOND, to * SECOND)
+        Questions::new(&model).open(10, from * SECOND, to * SECOND).next()
     }
 
     const DEAD: &str = "10.0.0.8:53";

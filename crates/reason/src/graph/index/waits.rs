@@ -2,8 +2,9 @@
 //!
 //! Must not: say who ended a wait (wakers.rs), or who holds what it is for (ways/).
 
-use crate::facts::{FutexOwner, Ns, ThreadRef};
+use crate::facts::{FutexOwner, Ns, ThreadRef, WakeContext};
 use crate::model::{Model, ThreadKey};
+use crate::waits::WaitClass;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{HashMap, HashSet};
 
@@ -19,6 +20,10 @@ pub struct Waits<'a> {
     futexes: HashMap<ThreadKey, Vec<&'a (Ns, FutexOwner)>>,
     /// Of each process, the threads that something outside of it held up.
     held_outside: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// How often a thread ended waits of a process for what comes next.
+    fed: HashMap<ThreadKey, HashMap<u32, usize>>,
+    /// How often a process ended waits of another, by both.
+    woke: HashMap<(u32, u32), usize>,
 }
 
 impl<'a> Waits<'a> {
@@ -39,14 +44,24 @@ impl<'a> Waits<'a> {
         let mut held_outside: HashMap<u32, Vec<&ThreadRef>> = HashMap::new();
         let mut held = HashSet::new();
         let mut waited_ns: HashMap<ThreadKey, Ns> = HashMap::new();
+        let mut fed: HashMap<ThreadKey, HashMap<u32, usize>> = HashMap::new();
+        let mut woke: HashMap<(u32, u32), usize> = HashMap::new();
         for wait in timelines.waits() {
             let within_ns = wait.within_ns(model.look.begin_ns, model.look.end_ns);
             *waited_ns.entry(model.threads.key(&wait.thread)).or_default() += within_ns;
             if wait.class.is_outside() && held.insert(model.threads.key(&wait.thread)) {
                 held_outside.entry(wait.thread.pid).or_default().push(&wait.thread);
             }
+            let by = wait.wake.as_ref().filter(|wake| wake.context == WakeContext::Task);
+            if let Some(wake) = by.filter(|wake| wake.by.pid != wait.thread.pid) {
+                *woke.entry((wake.by.pid, wait.thread.pid)).or_default() += 1;
+            }
+            if let Some(wake) = by.filter(|_| is_for_what_comes(wait)) {
+                let of_it = fed.entry(model.threads.key(&wake.by)).or_default();
+                *of_it.entry(wait.thread.pid).or_default() += 1;
+            }
         }
-        Self { model, timelines, ran_ns, waited_ns, futexes, held_outside }
+        Self { model, timelines, ran_ns, waited_ns, futexes, held_outside, fed, woke }
     }
 
     /// The waits of one thread, by begin.
@@ -111,10 +126,30 @@ impl<'a> Waits<'a> {
         self.futexes.get(&self.model.threads.key(thread)).map_or(&[], Vec::as_slice)
     }
 
+    /// The processes whose waits for what comes next a thread has ended, and how often.
+    pub(in crate::graph) fn fed_by(
+        &self,
+        thread: &ThreadRef,
+    ) -> impl Iterator<Item = (u32, usize)> {
+        let fed = self.fed.get(&self.model.threads.key(thread)).into_iter().flatten();
+        fed.map(|(pid, times)| (*pid, *times))
+    }
+
+    /// How often a process ended waits of another.
+    pub(in crate::graph) fn woke(&self, by: u32, pid: u32) -> usize {
+        self.woke.get(&(by, pid)).copied().unwrap_or(0)
+    }
+
     /// The threads of a process that something outside of it held up.
     pub(in crate::graph) fn held_outside(&self, pid: u32) -> &[&'a ThreadRef] {
         self.held_outside.get(&pid).map_or(&[], Vec::as_slice)
     }
+}
+
+/// Whether a wait is for what others send, by whatever call.
+fn is_for_what_comes(wait: &WaitSpan) -> bool {
+    use WaitClass::{Idle, PipeRead, SocketRead, UnixRead};
+    matches!(wait.class, PipeRead | SocketRead | UnixRead | Idle)
 }
 
 /// The process of who waited, by its main thread as of then.

@@ -2,15 +2,22 @@
 //!
 //! Nice values count within one group; between groups, and so between containers, their weights do. Where the kernel
 //! makes a group of each session (autogroup, of the threads in no other group), the session has a nice value of its own.
+//! None of the three counts for a thread under a real-time or deadline policy: that takes the usual policy first.
+//! Must not: let whoever waits come last as well.
 
+use super::cpu_waits::{SCHED_DEADLINE, SCHED_FIFO, has_real_time_policy};
 use crate::facts::{Cgroup, Thread, ThreadRef};
 use crate::model::membership::is_below;
 use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
 use crate::rules::wording::Remedy;
+use std::collections::BTreeSet;
 
 /// The least weights that the kernel takes, by the file's name (v2, v1).
 const LEAST: [(&str, u64); 2] = [("cpu.weight", 1), ("cpu.shares", 2)];
+
+/// Waiting processes of the very name that a command leaves out one by one.
+const LEFT_OUT_MAX: usize = 8;
 
 /// The file of a group's weight, and the least that may be written there.
 pub(super) fn least(group: &Cgroup) -> (&'static str, u64) {
@@ -19,6 +26,9 @@ pub(super) fn least(group: &Cgroup) -> (&'static str, u64) {
 
 /// Lets a process come after another.
 pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
+    if let Some(usual) = usual_policy(model, by) {
+        return usual;
+    }
     if let Some(group) = group_beside(model, hurt, by) {
         return of_group(model, group);
     }
@@ -37,16 +47,91 @@ pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Reme
     )
 }
 
-/// Lets all processes of one name come after another: those that are there when the command is run.
-pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &str) -> Remedy {
+/// Gives the threads of a process that are under a real-time or deadline policy the usual one; none if there are none, or if others of
+/// the process are who ran.
+fn usual_policy(model: &Model, by: &ThreadRef) -> Option<Remedy> {
+    let own = || model.threads.by_id.values().filter(|known| known.thread.pid == by.pid);
+    let urgent: Vec<&Thread> = own().filter(|known| has_real_time_policy(known)).collect();
+    let first = urgent.first()?;
+    if !are_who_ran(model, by, &urgent) {
+        return None;
+    }
+    let is_same = |it: &&&Thread| (it.policy, it.rt_priority) == (first.policy, first.rt_priority);
+    let before = first.rt_priority.filter(|_| urgent.iter().all(|it| is_same(&it)));
+    let (policy, option) = match first.policy {
+        SCHED_FIFO => ("FIFO", "-f"),
+        SCHED_DEADLINE => ("DEADLINE", "-d"),
+        _ => ("RR", "-r"),
+    };
+    // One that is not urgent must not become so by the undo.
+    let are_all = urgent.len() == own().count();
+    let tids: Vec<String> = urgent.iter().map(|it| it.thread.tid.to_string()).collect();
+    let set = |option: &str, priority: u32| match (are_all, &tids[..]) {
+        (true, _) => format!("chrt -a {option} -p {priority} {}", by.pid),
+        (false, [tid]) => format!("chrt {option} -p {priority} {tid}"),
+        (false, _) => {
+            format!("for tid in {}; do chrt {option} -p {priority} $tid; done", tids.join(" "))
+        }
+    };
+    let text = format!(
+        "give it the usual policy: under SCHED_{policy} it comes before all others, and no nice value or weight counts"
+    );
+    let mut action = Action::set(ActionKind::Policy, by, "other", policy.to_lowercase());
+    if before.is_none() {
+        action.undo = None;
+    }
+    let undo = before.map_or_else(String::new, |priority| set(option, priority));
+    Some(Remedy::to(text).set(action, set("-o", 0), undo))
+}
+
+/// Whether threads had more than half of the time that their process ran: an idle one that is urgent holds up nobody, and the others come
+/// last by their nice values. True where no time is known.
+fn are_who_ran(model: &Model, by: &ThreadRef, threads: &[&Thread]) -> bool {
+    let (mut all_ns, mut own_ns) = (0u64, 0u64);
+    for time in model.threads.times.iter().filter(|time| time.thread.pid == by.pid) {
+        all_ns = all_ns.saturating_add(time.run_ns);
+        if threads.iter().any(|it| it.thread.tid == time.thread.tid) {
+            own_ns = own_ns.saturating_add(time.run_ns);
+        }
+    }
+    all_ns == 0 || own_ns > all_ns / 2
+}
+
+/// Lets all processes of one name come after others: those that are there when the command is run, but for these that wait.
+pub(super) fn all(
+    model: &Model,
+    waiting: &BTreeSet<u32>,
+    hurt: &ThreadRef,
+    example: &ThreadRef,
+    name: &str,
+) -> Remedy {
+    let is_of_it = |pid: &u32| model.threads.process_name(*pid) == name;
+    let same: Vec<String> =
+        waiting.iter().filter(|pid| is_of_it(pid)).map(u32::to_string).collect();
+    let known = || model.threads.by_id.values().map(|known| &known.thread);
+    let ran = || model.threads.times.iter().map(|time| &time.thread);
+    let mut all = known().chain(ran()).map(|thread| thread.pid);
+    let is_other_left = all.any(|pid| is_of_it(&pid) && !waiting.contains(&pid));
+    // Where whoever would come last is who waits, none of them gains by it.
+    let fewer = || Remedy::to("run fewer of them at a time");
+    if !is_other_left {
+        return fewer();
+    }
     if let Some(group) = group_beside(model, hurt, example) {
         return of_group(model, group);
+    }
+    if same.len() > LEFT_OUT_MAX {
+        return fewer();
     }
     // pgrep takes a pattern; a hostile name is none.
     let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
     let pattern: String = name.chars().map(escape).collect();
-    let pids = format!("pgrep -x -- {}", words::shell(&pattern));
-    if is_session_apart(model, hurt, example) {
+    let all = format!("pgrep -x -- {}", words::shell(&pattern));
+    let pids = match same.is_empty() {
+        true => all,
+        false => format!("{all} | grep -vxE '{}'", same.join("|")),
+    };
+    if is_session_apart(model, hurt, example) && !shares_session(model, waiting, name) {
         let write =
             |nice| format!("for pid in $({pids}); do echo {nice} > /proc/$pid/autogroup; done");
         return Remedy {
@@ -63,6 +148,15 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
         undo: format!("renice -n {nice} -p $({pids})"),
         ..Remedy::default()
     }
+}
+
+/// Whether some process of a name is in a session with one that waits: its session is not to come last.
+fn shares_session(model: &Model, waiting: &BTreeSet<u32>, name: &str) -> bool {
+    let session = |pid: &u32| model.threads.by_id.get(pid).map(|known| known.session);
+    let theirs: BTreeSet<u32> = waiting.iter().filter_map(session).collect();
+    let all = model.threads.by_id.values().filter(|known| known.thread.tid == known.thread.pid);
+    let mut of_it = all.filter(|known| known.thread.comm == name);
+    of_it.any(|known| theirs.contains(&known.session))
 }
 
 /// Lets a group come last, whose weight is known.
@@ -150,6 +244,76 @@ mod tests {
         let of_neighbour = remedy("/docker/77aa");
         assert_eq!(of_neighbour.command, "echo 2 > /sys/fs/cgroup/cpu/docker/4b1d/cpu.shares");
         assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p $(ls /proc/20/task)");
+    }
+
+    #[test]
+    fn one_under_a_real_time_policy_gets_the_usual_one_and_only_where_it_has_it() {
+        let member = |tid, policy, rt_priority| {
+            let thread = ThreadRef { tid, pid: 20, ..ThreadRef::default() };
+            let body = Body::Thread(Thread { thread, policy, rt_priority, ..Thread::default() });
+            Fact { at_ns: 0, body }
+        };
+        let remedy = |threads: Vec<Fact>| {
+            let thread = |tid| ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            let way = come_last(&Model::new(threads), &thread(10), &thread(20));
+            (way.command, way.undo)
+        };
+        let both = |command: &str, undo: &str| (command.to_string(), undo.to_string());
+        let all = remedy(vec![member(20, 1, Some(50)), member(21, 1, Some(50))]);
+        assert_eq!(all, both("chrt -a -o -p 0 20", "chrt -a -f -p 50 20"));
+        let one = remedy(vec![member(20, 0, None), member(21, 2, Some(7))]);
+        assert_eq!(one, both("chrt -o -p 0 21", "chrt -r -p 7 21"));
+        let several = vec![member(20, 0, None), member(21, 2, Some(7)), member(22, 1, Some(9))];
+        let command = "for tid in 21 22; do chrt -o -p 0 $tid; done";
+        assert_eq!(remedy(several), both(command, ""));
+        assert_eq!(remedy(vec![member(20, 6, None)]), both("chrt -a -o -p 0 20", ""));
+        assert!(remedy(vec![member(20, 3, None)]).0.starts_with("renice"));
+    }
+
+    #[test]
+    fn an_idle_thread_under_a_real_time_policy_does_not_stand_for_the_others_that_run() {
+        let command = |usual_ns, urgent_ns| {
+            let thread = |tid| ThreadRef { tid, pid: 20, ..ThreadRef::default() };
+            let member = |tid, policy, rt_priority| {
+                let thread = thread(tid);
+                let body =
+                    Body::Thread(Thread { thread, policy, rt_priority, ..Thread::default() });
+                Fact { at_ns: 0, body }
+            };
+            let ran = |tid, run_ns| {
+                let thread = thread(tid);
+                let time = ThreadTime { thread, run_ns, ..ThreadTime::default() };
+                Fact { at_ns: 0, body: Body::ThreadTime(time) }
+            };
+            let facts = vec![
+                member(20, 0, None),
+                member(21, 2, Some(7)),
+                ran(20, usual_ns),
+                ran(21, urgent_ns),
+            ];
+            let hurt = ThreadRef { tid: 10, pid: 10, ..ThreadRef::default() };
+            come_last(&Model::new(facts), &hurt, &thread(20)).command
+        };
+        assert!(command(1_000, 1).starts_with("renice"));
+        assert_eq!(command(1, 1_000), "chrt -o -p 0 21");
+        assert_eq!(command(0, 0), "chrt -o -p 0 21", "who ran is not known");
+    }
+
+    #[test]
+    fn whoever_waits_is_left_out_of_those_of_its_name() {
+        let member = |pid| {
+            let thread = ThreadRef { tid: pid, pid, comm: "gzip".into(), ..ThreadRef::default() };
+            Fact { at_ns: 0, body: Body::Thread(Thread { thread, ..Thread::default() }) }
+        };
+        let model = Model::new((10..42).map(member).collect());
+        let of = |waiting: std::ops::Range<u32>, hurt: u32| {
+            let waiting: BTreeSet<u32> = waiting.collect();
+            let thread = |pid| model.threads.thread_ref(pid);
+            all(&model, &waiting, &thread(hurt), &thread(41), "gzip").command
+        };
+        assert_eq!(of(10..11, 10), "renice -n 19 -p $(pgrep -x -- gzip | grep -vxE '10')");
+        assert_eq!(of(5..6, 5), "renice -n 19 -p $(pgrep -x -- gzip)");
+        assert_eq!(of(10..42, 10), "", "of equals none gains");
     }
 
     #[test]

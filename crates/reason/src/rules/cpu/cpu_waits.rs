@@ -23,8 +23,12 @@ pub(super) const SCHED_DEADLINE: u32 = 6;
 
 /// Under a real-time or deadline policy, where fair shares mean nothing.
 pub(super) fn is_real_time(model: &Model, thread: &ThreadRef) -> bool {
-    let policies = [SCHED_FIFO, SCHED_RR, SCHED_DEADLINE];
-    model.threads.identity(thread).is_some_and(|known| policies.contains(&known.policy))
+    model.threads.identity(thread).is_some_and(has_real_time_policy)
+}
+
+/// The same of a thread that is known.
+pub(super) fn has_real_time_policy(known: &Thread) -> bool {
+    [SCHED_FIFO, SCHED_RR, SCHED_DEADLINE].contains(&known.policy)
 }
 
 /// A thread under one of the two policies that have a budget.
@@ -58,9 +62,9 @@ pub(super) fn chain(hurt: &ThreadRef, ready: f64, by: &ThreadRef, run: f64) -> V
     vec![step(hurt, Object::RunQueue(Vec::new()), ready), step(by, Object::Cpu, run)]
 }
 
-/// How busy the CPUs are.
-pub(super) fn busy_evidence(measures: &Measures<'_>) -> Evidence {
-    let busy = 100.0 * measures.cpu.mean_busy(&[]).unwrap_or(0.0);
+/// How busy some CPUs are; all if none is given.
+pub(super) fn busy_evidence(measures: &Measures<'_>, cpus: &[u32]) -> Evidence {
+    let busy = 100.0 * measures.cpu.mean_busy(cpus).unwrap_or(0.0);
     Evidence::new("CPUs busy", busy, "%", "/proc/stat")
 }
 

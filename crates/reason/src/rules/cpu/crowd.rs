@@ -17,7 +17,7 @@ use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::cpu_users::BUSY_MIN;
-use crate::measure::cpu_users::{Competitor, Program, Use};
+use crate::measure::cpu_users::{Competitor, Program, Use, meet};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -120,6 +120,7 @@ fn before_one(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
 /// A host: whoever is no part of the crowd, or where nobody else waits the crowd itself.
 fn on_host(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
     let program = greatest(measures, &BTreeSet::new())?;
+    let place = measures.cpu.allowed(&measures.model.threads.thread_ref(program.example));
     let is_of_it =
         |used: &&Use| measures.model.threads.process_name(used.process.pid) == program.name;
     let own = measures.model.look.host.own_pid;
@@ -127,7 +128,7 @@ fn on_host(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
         let polite = one.greatest().is_some_and(|used| is_polite(measures.model, &used.process));
         let is_own = own != 0 && one.processes.contains_key(&own);
         let in_crowd = one.processes.values().any(|used| is_of_it(&used));
-        let counts = !one.kernel && !polite && !is_own && !in_crowd;
+        let counts = !one.kernel && !polite && !is_own && !in_crowd && meet(&one.cpus, place);
         counts && !ticks(measures, one) && waits_much(measures, one.run, one.ready)
     };
     let all = measures.cpu.competitors.iter();
@@ -147,7 +148,7 @@ fn on_host(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
 /// The program that used most of the CPUs that some processes may use, if it is a crowd.
 fn greatest(measures: &Measures<'_>, waiting: &BTreeSet<u32>) -> Option<Program> {
     let instead = measures.cpu.instead_of(waiting);
-    let cpus = instead.capacity / measures.model.look.seconds().max(1e-9);
+    let cpus = instead.capacity / measures.cpu.counted_seconds.max(1e-9);
     let users = instead.others.into_iter().filter(|program| !program.kernel);
     let most = users.max_by(|a, b| a.run.total_cmp(&b.run))?;
     let example = measures.model.threads.thread_ref(most.example);
@@ -180,14 +181,14 @@ fn of(
         ready,
         run,
         of_its_own,
-        cpus: program.run / (program.share * measures.model.look.seconds()).max(1e-9),
+        cpus: program.run / (program.share * measures.cpu.counted_seconds).max(1e-9),
         program,
     })
 }
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { program, hurt, ready, run, of_its_own, cpus, .. } = crowd;
-    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.look.seconds().max(1e-9));
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.cpu.counted_seconds.max(1e-9));
     let many = format!("{} x {}", program.count, program.name);
     let each = program.run / window / program.at_a_time.max(1.0);
     let cpus = words::count(cpus.round() as usize, "CPU", "CPUs");
@@ -198,7 +199,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     Wording {
         title,
         text: format!(
-            "{} it could run and had no CPU; it ran for {}. {many} used {} of {cpus}: {:.0} at a time on average, {:.1} of \
+            "{}: it could run and had no CPU; it ran for {}. {many} used {} of {cpus}: {:.0} at a time on average, {:.1} of \
              them ready and without one. Nobody of them takes more than its part: there are too many.",
             words::of_time(loss.impact.share, loss.seconds, wall),
             words::seconds(*run),
@@ -217,10 +218,11 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
             ),
             Evidence::new("CPU used by the crowd", program.run, "s", "sched_switch"),
             Evidence::new("waited for a CPU by the crowd", program.ready, "s", "sched_switch"),
-            busy_evidence(measures),
+            busy_evidence(measures, &[]),
         ],
         remedy: vec![come_last::all(
             measures.model,
+            &crowd.losses.keys().copied().collect(),
             hurt,
             &measures.model.threads.thread_ref(program.example),
             &program.name,
@@ -261,6 +263,7 @@ mod tests {
     fn a_crowd_alone_is_its_own_victim_and_no_more_than_a_warning() {
         let found = with([1.0, 1.0], hashers(32, 0.31, 4.7));
         assert_eq!((found[0].victims.len(), found[0].severity), (32, Severity::Warning));
+        assert_eq!(found[0].remedy[0].command, "", "each of them is who waits");
         assert!(found[0].title.starts_with("32 x sha256sum share 2 CPUs"), "{}", found[0].title);
     }
 

@@ -82,8 +82,10 @@ struct Crowd {
     programs: Vec<Program>,
     /// Whose it is by user, the greatest first; empty if all is one user's.
     users: Vec<(String, f64)>,
-    /// Who waits most.
+    /// Who waits most, and is none of the program that has most, if anybody is.
     hurt: ThreadRef,
+    /// Who is not to come last: that one, or where nobody else waits all of them.
+    waiting: BTreeSet<u32>,
     /// Ready without a CPU, seconds.
     ready: f64,
     /// CPU used, seconds.
@@ -121,10 +123,17 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     by.name.clone_from(&greatest.name);
     let run = waiting.iter().map(|used| used.run).sum();
     let users = whose::by_user(measures.model, &waiting);
-    let crowd = Crowd { hurt: most.process.clone(), programs, users, ready, run, cpus };
+    let is_other =
+        |used: &&&Use| measures.model.threads.process_name(used.process.pid) != greatest.name;
+    let others = waiting.iter().filter(is_other);
+    let hurt = others.max_by(|a, b| a.ready.total_cmp(&b.ready)).unwrap_or(most).process.clone();
+    let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
+    let is_of_it = measures.model.threads.process_name(hurt.pid) == greatest.name;
+    let waiting = if is_of_it { pids } else { BTreeSet::from([hurt.pid]) };
+    let crowd = Crowd { hurt, waiting, programs, users, ready, run, cpus };
     Some(Match {
         object: Some(queue),
-        claims: claims(measures, ends, &pids, &[WaitClass::RunQueue]),
+        claims,
         losses: Some(losses),
         chain: Some(chain),
         severity_max: Severity::Note,
@@ -162,8 +171,8 @@ fn waiting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<&'m Use> {
 }
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
-    let Crowd { programs, users, hurt, ready, run, cpus } = crowd;
-    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.look.seconds().max(1e-9));
+    let Crowd { programs, users, hurt, waiting, ready, run, cpus } = crowd;
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.cpu.counted_seconds.max(1e-9));
     let cpus = words::count(*cpus, "CPU", "CPUs");
     let used: f64 = programs.iter().map(|program| program.run).sum();
     let Some(greatest) = programs.first() else { return Wording::default() };
@@ -215,10 +224,11 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         evidence: vec![
             Evidence::new("ready without a CPU", *ready, "s", "sched_switch"),
             Evidence::new("CPU used by those that wait", *run, "s", "sched_switch"),
-            busy_evidence(measures),
+            busy_evidence(measures, &[]),
         ],
         remedy: vec![come_last::all(
             measures.model,
+            waiting,
             hurt,
             &measures.model.threads.thread_ref(greatest.example),
             &greatest.name,

@@ -3,7 +3,8 @@
 //! Three things must come together: the CPUs that the victim may use are all busy, the victim gets less than
 //! its fair part and stands in the run queue instead, and one other gets that much more. A host that is merely
 //! busy has no victim; a program that is slowed by its own threads has no culprit; a client that waits while its
-//! own server works is not held up by it. Where no single one takes too much, a crowd of one program may (crowd.rs).
+//! own server works is not held up by it. All of it is of the CPUs that the victim may use: a hog that is kept to others takes
+//! nothing from it. Where no single one takes too much, a crowd of one program may (crowd.rs).
 //! Rejected: naming the busiest of many who share (the end `cpu` says who they are, measure/cpu_users.rs).
 
 use super::come_last::come_last;
@@ -47,6 +48,10 @@ pub(crate) static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new("CPUs that the victim may use are idle", "idle_cpus_refute_it"),
         Refutation::new(
+            "the one that takes most may use none of the victim's CPUs",
+            "a_hog_that_is_kept_to_another_cpu_takes_nothing",
+        ),
+        Refutation::new(
             "the threads that wait belong to the same job as those that run (use is not a fault)",
             "one_busy_program_alone_is_use_not_a_fault",
         ),
@@ -77,6 +82,7 @@ pub(crate) static RULE: Rule = Rule {
         &WANTED_BY_ONE_MIN,
         &RUN_STARVED_PER_SECOND_MIN,
         &CULPRIT_PART_MIN,
+        &EXCESS_MIN,
         &CULPRIT_OF_ALL_MIN,
         &PARTNER_PART_MIN,
         &NICE_MIN,
@@ -92,14 +98,31 @@ static CULPRIT_PART_MIN: Threshold = Threshold::new(
     "the culprit has at least this part of what is taken beyond the fair parts",
     "chosen: the largest of three equals has a third",
 );
+static EXCESS_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "the culprit has so much more than its fair part, as a part of that: of two equals one always has a little more",
+    "chosen: equals that share two CPUs for 2 s differ by a twentieth; twice the weight gives a third more",
+);
+
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let one = matched(measures, ends);
-    one.or_else(|| crowd::matched(measures, ends)).into_iter().collect()
+    let waits = |one: &&Competitor| !one.kernel && one.ready > 0.0;
+    let all = measures.cpu.competitors.iter().filter(waits);
+    // Each list of CPUs that somebody is kept to is a place of its own to compete in.
+    let mut places: BTreeSet<&[u32]> = all.map(|one| &one.cpus[..]).collect();
+    let is_full =
+        |cpus: &[u32]| measures.cpu.mean_busy(cpus).is_some_and(|it| it >= BUSY_MIN.value);
+    places.retain(|cpus| is_full(cpus));
+    let found: Vec<Match<'m>> =
+        places.into_iter().filter_map(|cpus| matched(measures, ends, cpus)).collect();
+    match found.is_empty() {
+        true => crowd::matched(measures, ends).into_iter().collect(),
+        false => found,
+    }
 }
 
 /// Who takes most beyond his fair part, if it is one.
-fn greedy<'m>(measures: &'m Measures<'m>) -> Option<&'m Competitor> {
-    let all = &measures.cpu.competitors;
+fn greedy(all: &[Competitor]) -> Option<&Competitor> {
     let excess: f64 = all.iter().map(Competitor::excess).sum();
     let used: f64 = all.iter().map(|one| one.run).sum();
     let asked: f64 = all.iter().map(|one| one.run + one.ready).sum();
@@ -111,26 +134,31 @@ fn greedy<'m>(measures: &'m Measures<'m>) -> Option<&'m Competitor> {
         .filter(|one| !one.kernel)
         .max_by(|a, b| a.excess().total_cmp(&b.excess()))
         .filter(|one| one.excess() >= CULPRIT_PART_MIN.value * excess && one.excess() > 0.0)
+        .filter(|one| one.excess() >= EXCESS_MIN.value * one.fair)
         .filter(|one| is_most(one))
 }
 
 /// One who takes more than his part, and who waits for it.
 struct Hog<'m> {
-    greedy: &'m Competitor,
+    greedy: Competitor,
     /// The process of it that uses most.
-    by: &'m ThreadRef,
+    by: ThreadRef,
     /// The process that waits most.
-    hurt: &'m ThreadRef,
+    hurt: ThreadRef,
+    /// CPUs that the victims may use; none: all.
+    cpus: &'m [u32],
     /// What the victims waited and ran for, seconds.
     ready: f64,
     run: f64,
 }
 
-fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>> {
-    let greedy = greedy(measures)?;
-    let all = measures.cpu.competitors.iter();
+/// Who is held up on these CPUs, and by whom.
+fn matched<'m>(measures: &'m Measures<'m>, ends: &[End], cpus: &'m [u32]) -> Option<Match<'m>> {
+    let all = measures.cpu.among(cpus);
+    let greedy = greedy(&all)?;
+    let is_there = |one: &&Competitor| one.cpus == cpus;
     let victims: Vec<&Competitor> =
-        all.filter(|one| is_victim(measures, ends, one, greedy)).collect();
+        all.iter().filter(is_there).filter(|one| is_victim(measures, ends, one, greedy)).collect();
     let most = victims.iter().max_by(|a, b| a.ready.total_cmp(&b.ready))?;
     let hurt = most.processes.values().max_by(|a, b| a.ready.total_cmp(&b.ready))?;
     let mut losses = Losses::new();
@@ -146,13 +174,14 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     pids.extend(command_root(measures.model).map(|root| root.pid));
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let by = &greedy.greatest()?.process;
-    let queue = Object::RunQueue(Vec::new());
+    let queue = Object::RunQueue(cpus.to_vec());
     let waits = losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
     let chain = chain(&hurt.process, waits, by, greedy.run);
     let hog = Hog {
-        greedy,
-        by,
-        hurt: &hurt.process,
+        greedy: greedy.clone(),
+        by: by.clone(),
+        hurt: hurt.process.clone(),
+        cpus,
         ready: ready_of_all,
         run: victims.iter().map(|one| one.run).sum(),
     };
@@ -189,8 +218,7 @@ fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &C
     {
         return false;
     }
-    let allowed = model.threads.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
-    let busy = measures.cpu.mean_busy(allowed);
+    let busy = measures.cpu.mean_busy(&one.cpus);
     looked_at
         && !ticks(measures, one)
         && busy.is_some_and(|busy| busy >= BUSY_MIN.value)
@@ -201,13 +229,20 @@ fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &C
 }
 
 fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
-    let Hog { greedy, by, hurt, ready, run } = hog;
+    let Hog { greedy, by, hurt, cpus, ready, run } = hog;
     let wall = loss.wall_seconds;
     let one = loss.victims.len() == 1;
-    let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
-    // The sums are of the window, which goes on for a moment after a command has ended.
-    let window = measures.model.look.seconds().max(1e-9);
-    let place = whose::place(measures.model, by, Some(*hurt));
+    let busy = measures.cpu.mean_busy(cpus).unwrap_or(0.0);
+    let window = measures.cpu.counted_seconds.max(1e-9);
+    let place = whose::place(measures.model, by, Some(hurt));
+    let (full, there) = match cpus {
+        [] => ("The CPUs are".to_string(), ""),
+        [one] => (format!("CPU {one}, which alone they may use, is"), " there"),
+        some => {
+            (format!("The CPUs {}, which alone they may use, are", words::cpus(some)), " there")
+        }
+    };
+    let full = if one { full.replace("they may", "it may") } else { full };
     Wording {
         title: format!(
             "{} waits for a CPU while {}{place} uses them up",
@@ -215,8 +250,8 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
             words::who(by)
         ),
         text: format!(
-            "{} of {} time ({}) {} could run and {} no CPU; {} for {}. The CPUs are {} busy. {}{place} \
-             uses {} CPUs, {} more than its fair part.",
+            "{} of {} time ({}) {} could run and {} no CPU; {} for {}. {full} {} busy. {}{place} \
+             uses {} CPUs{there}, {} more than its fair part.",
             words::percent(loss.impact.share),
             if one { "its" } else { "their" },
             words::of_window(loss.seconds, wall),
@@ -232,7 +267,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
         evidence: vec![
             Evidence::new("waited for a CPU by the victims", *ready, "s", "sched_switch"),
             Evidence::new("CPU used by the victims", *run, "s", "sched_switch"),
-            busy_evidence(measures),
+            busy_evidence(measures, cpus),
             Evidence::new("CPU used by the culprit", greedy.run, "s", "sched_switch"),
             Evidence::new("of that, beyond its fair part", greedy.excess(), "s", "sched_switch"),
         ],
@@ -275,6 +310,30 @@ mod tests {
         assert_eq!(hogged([0.99, 0.4]), []);
     }
 
+    fn kept_to(pid: u32, cpu: u32) -> Fact {
+        let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+        let known = Thread { thread, cpus_allowed: vec![cpu], ..Thread::default() };
+        Fact { at_ns: 0, body: Body::Thread(known) }
+    }
+
+    #[test]
+    fn a_hog_that_is_kept_to_another_cpu_takes_nothing() {
+        let two = || vec![time(10, "web", 2.4, 2.5), time(11, "job", 2.5, 2.4)];
+        let kept = vec![kept_to(10, 1), kept_to(11, 1), kept_to(20, 0)];
+        let hog = time(20, "miner", 4.9, 0.1);
+        let far = [two(), vec![hog.clone()], kept.clone()].concat();
+        assert_eq!(with([1.0, 1.0], far), []);
+        // One with many threads beside it on its CPU is the one, though the other uses more.
+        let near = vec![time(10, "web", 0.6, 4.3), time(11, "job", 4.3, 20.0), hog];
+        let found = with([1.0, 1.0], [near, kept].concat());
+        assert_eq!((found.len(), found[0].culprit.pid), (1, Some(11)));
+        assert_eq!(found[0].victims[0].pid, 10);
+        assert!(
+            found[0].text.contains("CPU 1, which alone it may use, is 100 % busy"),
+            "{found:?}"
+        );
+    }
+
     #[test]
     fn one_busy_program_alone_is_use_not_a_fault() {
         let found =
@@ -298,6 +357,8 @@ mod tests {
 
     #[test]
     fn equals_that_share_have_no_culprit() {
+        let two = vec![time(30, "worker", 5.2, 2.4), time(31, "other", 4.8, 2.6)];
+        assert_eq!(with([1.0, 1.0], two), []);
         let four = (0..4).map(|n| time(30 + n, "worker", 2.5, 2.5)).collect();
         assert_eq!(with([1.0, 1.0], four), []);
     }

@@ -93,7 +93,7 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let by = daemon.map_or_else(|| "its daemon".to_string(), |it| measures.model.threads.who(it));
-    let mount = measures.model.name_of(&end.object).name;
+    let mount = measures.model.name_of(&end.object).or("a FUSE file system");
     let doing = match holder_doing::mostly(measures, end) {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",

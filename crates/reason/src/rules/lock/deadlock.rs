@@ -22,11 +22,13 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, ask, culprit};
 use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
-use crate::waits::user_stack;
+use crate::waits::{monitor, user_stack};
 use std::collections::BTreeSet;
 
 /// Longer chains of owners are not followed.
 const CIRCLE_MAX: usize = 16;
+/// What lies at most between two pieces of one wait for a monitor: the machine wakes up, looks, and parks again.
+const BETWEEN_NS: u64 = 10_000_000;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -99,7 +101,49 @@ fn never_gives_up(model: &Model, wait: &WaitSpan) -> bool {
     timeout == 0 || kind() == Some(LockKind::Monitor)
 }
 
-fn is_alone(measures: &Measures<'_>, pid: u32) -> bool {
+/// How long a thread has stood for a lock. Java parks for a monitor for a time, and again: then since the first of these waits that
+/// follow on each other at once, and it may have been more.
+fn stood(measures: &Measures<'_>, wait: &WaitSpan) -> LongestWait {
+    let last = LongestWait::of(measures.model, [wait]);
+    let [_, _, _, timeout, ..] = wait.place.args;
+    if wait.class != WaitClass::FutexLock || timeout == 0 {
+        return last;
+    }
+    let all = measures.timelines.of(measures.model.threads.key(&wait.thread));
+    let mut first: &WaitSpan = wait;
+    for before in all.iter().rev().filter(|it| it.begin_ns < wait.begin_ns) {
+        // Who was woken by the timer may have to wait for a CPU to look again.
+        if before.class == WaitClass::RunQueue {
+            continue;
+        }
+        if !is_one_wait(measures.model, before, first) {
+            break;
+        }
+        first = before;
+    }
+    let from_ns = first.begin_ns.max(measures.model.look.begin_ns.min(wait.begin_ns));
+    let seconds = wait.end_ns.saturating_sub(from_ns) as f64 / 1e9;
+    LongestWait { seconds, at_least: true, ..last }
+}
+
+/// Whether two waits of a thread are pieces of one. All monitors of a process are one object here, so it goes by the time between
+/// them, which is too short for much work under a monitor, and by the monitor where it was read.
+fn is_one_wait(model: &Model, before: &WaitSpan, after: &WaitSpan) -> bool {
+    let monitor = |it: &WaitSpan| {
+        let mut read = monitor::readings(model, &it.thread, it.begin_ns, it.end_ns);
+        let first = read.next();
+        first.map(|(_, wait)| wait.monitor)
+    };
+    let is_another = || match (monitor(before), monitor(after)) {
+        (Some(one), Some(other)) => one != other,
+        _ => false,
+    };
+    let follows = after.begin_ns.saturating_sub(before.end_ns) <= BETWEEN_NS;
+    follows && before.class == after.class && before.object == after.object && !is_another()
+}
+
+/// Whether no more than one thread of a process was seen.
+pub(super) fn is_alone(measures: &Measures<'_>, pid: u32) -> bool {
     let threads: BTreeSet<u32> = measures.times_of(pid).map(|time| time.thread.tid).collect();
     threads.len() <= 1
 }
@@ -131,16 +175,18 @@ fn circle_from<'a>(
 }
 
 /// How much of a wait lies within the look, seconds.
-fn seconds(model: &Model, wait: &WaitSpan) -> f64 {
-    wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9
+fn seconds(measures: &Measures<'_>, wait: &WaitSpan) -> f64 {
+    let look = &measures.model.look;
+    let within = wait.within_ns(look.begin_ns, look.end_ns) as f64 / 1e9;
+    stood(measures, wait).seconds.min(look.seconds()).max(within)
 }
 
-fn step(model: &Model, wait: &WaitSpan) -> Step {
+fn step(measures: &Measures<'_>, wait: &WaitSpan) -> Step {
     Step {
         who: wait.thread.clone(),
         on: wait.object.clone(),
         doing: None,
-        seconds: seconds(model, wait),
+        seconds: seconds(measures, wait),
         when: Some((wait.begin_ns, wait.end_ns)),
         because: None,
     }
@@ -158,9 +204,9 @@ fn matched<'m>(
     let mut losses = Losses::new();
     for wait in &circle {
         losses.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 +=
-            seconds(model, wait);
+            seconds(measures, wait);
     }
-    let steps = circle.iter().map(|w| step(model, w)).collect();
+    let steps = circle.iter().map(|w| step(measures, w)).collect();
     let by = culprit(model, &last.thread);
     let (object, closing) = (first.object.clone(), last.thread.pid);
     let circular = |end: &End| end.circle && !end.victims.is_empty();
@@ -190,14 +236,14 @@ fn all_matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], stuck: Stuck<'m>
     let first = stuck.locks[0];
     let pid = first.thread.pid;
     let process = wait_words::main_thread(measures, pid);
-    let longest = stuck.locks.iter().map(|w| seconds(model, w)).fold(0.0, f64::max);
+    let longest = stuck.locks.iter().map(|w| seconds(measures, w)).fold(0.0, f64::max);
     let own = |end: &End| {
         let is_lock = matches!(end.class, WaitClass::FutexLock | WaitClass::FutexWait);
         is_lock && end.links.iter().all(|link| link.who.pid == pid) && !end.victims.is_empty()
     };
     let claimed: Vec<usize> =
         ends.iter().enumerate().filter(|(_, end)| own(end)).map(|(at, _)| at).collect();
-    let chain = stuck.locks.iter().map(|w| step(model, w)).collect();
+    let chain = stuck.locks.iter().map(|w| step(measures, w)).collect();
     let (by, object) = (culprit(model, &process), first.object.clone());
     let explain = move |_: &Loss<'_>| explain_stuck(measures, &stuck);
     let mut matched = Match::new(by, Proof::TwoWitnesses, explain).on(object);
@@ -213,7 +259,7 @@ fn all_matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], stuck: Stuck<'m>
 fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
     let model = measures.model;
     let all = || stuck.locks.iter().chain(&stuck.others);
-    let one = |w: &&WaitSpan| LongestWait::of(model, [*w]);
+    let one = |w: &&WaitSpan| stood(measures, w);
     let shortest = all().map(one).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let pid = stuck.locks[0].thread.pid;
     let who = words::who(&wait_words::main_thread(measures, pid));
@@ -267,7 +313,7 @@ fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
 
 fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss<'_>) -> Wording {
     let model = measures.model;
-    let one = |w: &WaitSpan| LongestWait::of(model, [w]);
+    let one = |w: &WaitSpan| stood(measures, w);
     let youngest = circle.iter().map(|w| one(w)).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let names: Vec<String> = circle.iter().map(|w| measures.model.threads.who(&w.thread)).collect();
     let evidence = circle.iter().flat_map(|w| {
@@ -340,7 +386,7 @@ mod tests {
     }
 
     fn holds(owner_tid: u32, address: u64, waiter: u32) -> Fact {
-        let owner = FutexOwner { waiter: own(waiter), address, word: 2, owner_tid };
+        let owner = FutexOwner { waiter: own(waiter), address, word: 2, owner_tid, gone_tid: 0 };
         Fact { at_ns: LOOK_NS, body: Body::FutexOwner(owner) }
     }
 
@@ -373,6 +419,51 @@ mod tests {
         };
         assert!(found(0).contains(&"lock.deadlock".to_string()));
         assert!(!found(0x7fff_0000).contains(&"lock.deadlock".to_string()));
+    }
+
+    /// What is said of two that each park twice for a monitor, with so long between the two times.
+    fn parked_again_after(between_ns: Ns) -> String {
+        let parks = |tid, address| {
+            let mut last = stands(tid, address);
+            let Body::Blocked(blocked) = &mut last.body else { return Vec::new() };
+            blocked.place.args[3] = 0x7fff_0000;
+            blocked.since_ns = LOOK_NS - 100_000_000;
+            let end_ns = blocked.since_ns - between_ns;
+            let (thread, place) = (own(tid), blocked.place.clone());
+            let (begin_ns, wake) = (LOOK_NS - 3_000_000_000, Some(Wake::default()));
+            let wake = wake.map(|wake| Wake { at_ns: end_ns, ..wake });
+            let before = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            let frame = UserFrame {
+                function: "ObjectMonitor::enter".into(),
+                module: "libjvm.so".into(),
+                ..UserFrame::default()
+            };
+            let stack = UserStack {
+                thread: own(tid),
+                since_ns: 0,
+                frames: vec![frame],
+                ..UserStack::default()
+            };
+            let stack = Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) };
+            vec![Fact { at_ns: end_ns, body: Body::Wait(before) }, last, stack]
+        };
+        let owners = vec![holds(12, 0x7000, 11), holds(11, 0x8000, 12)];
+        let all = [host(), parks(11, 0x7000), parks(12, 0x8000), owners].concat();
+        let report = explain(all);
+        let found = report.findings.iter().find(|it| it.code == "lock.deadlock");
+        found.expect("the circle").text.clone()
+    }
+
+    #[test]
+    fn who_parks_again_and_again_for_a_monitor_has_stood_since_the_first_time() {
+        let text = parked_again_after(1);
+        assert!(text.contains("for at least 3 s now"), "{text}");
+    }
+
+    #[test]
+    fn who_was_at_work_between_two_waits_for_monitors_has_stood_since_the_last_one() {
+        let text = parked_again_after(500_000_000);
+        assert!(!text.contains("3 s"), "{text}");
     }
 
     #[test]

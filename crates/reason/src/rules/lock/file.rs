@@ -53,10 +53,12 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let by = holders.main.as_ref();
         let proof = match (holders.lock, by) {
             (Some(_), Some(_)) => Proof::Read,
+            _ if holders.is_its_own => Proof::Read,
             (Some(_), None) => Proof::OneWitness,
             (None, _) => Proof::Inferred,
         };
-        let by = by.map_or_else(Culprit::default, |holder| culprit(measures.model, holder));
+        let own = holders.is_its_own.then(|| &end.links[end.named].who);
+        let by = by.or(own).map_or_else(Culprit::default, |it| culprit(measures.model, it));
         let matched = Match::new(by, proof, move |loss| explain(measures, end, &holders, loss));
         holder_doing::claim(matched, ends, at)
     };
@@ -64,13 +66,14 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 }
 
 fn explain(measures: &Measures<'_>, end: &End, holders: &Holders<'_>, loss: &Loss<'_>) -> Wording {
-    let path = measures.model.name_of(&end.object).name;
+    let path = measures.model.name_of(&end.object).or("a file that was not seen");
     let longest = wait_words::longest(measures, end);
     let mut evidence =
         wait_words::longest_evidence(&longest, "longest wait, as far as it was seen");
     evidence.extend(holders.evidence());
     let by = match &holders.main {
         Some(_) => format!(" that {} holds", holders.name_or("")),
+        None if holders.is_its_own => ", which it holds itself".into(),
         None => ", and who holds it was not seen".into(),
     };
     Wording {
@@ -170,6 +173,102 @@ mod tests {
         assert!(finding.title.ends_with("and who holds it was not seen"), "{}", finding.title);
         assert!(!finding.text.contains("at work"), "{}", finding.text);
         assert_eq!((finding.culprit.pid, &*finding.remedy[0].command), (None, "fuser -v /run/job"));
+    }
+
+    /// Process 10 waits for a lock that it has by another opening of the file, and was seen to have these threads.
+    fn waits_for_its_own(threads: &[u32]) -> crate::answer::report::Finding {
+        let mut facts = waiter(None, flock(), blocked(99, "other", WaitState::Sleep, "wait4"));
+        let mut behind = Vec::new();
+        for fact in &mut facts {
+            if let Body::FileLock(lock) = &mut fact.body {
+                (lock.pid, lock.holders) = (10, vec![thread(10, "job")]);
+                let lock = FileLock { blocked: true, holders: Vec::new(), ..lock.clone() };
+                behind.push(Fact { at_ns: fact.at_ns, body: Body::FileLock(lock) });
+            }
+        }
+        facts.extend(behind);
+        facts.extend(threads.iter().map(|tid| {
+            let thread = ThreadRef { tid: *tid, ..thread(10, "job") };
+            let time = ThreadTime { thread, until_ns: LOOK_NS, ..ThreadTime::default() };
+            Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) }
+        }));
+        let findings = explain(facts).findings;
+        findings.into_iter().find(|it| it.code == "lock.file").expect("the lock")
+    }
+
+    #[test]
+    fn who_waits_for_its_own_lock_is_named_itself() {
+        let finding = waits_for_its_own(&[10]);
+        assert!(finding.title.ends_with("which it holds itself"), "{}", finding.title);
+        assert_eq!((finding.culprit.pid, &*finding.remedy[0].command), (Some(10), "kill 10"));
+    }
+
+    #[test]
+    fn of_several_threads_another_one_may_have_the_lock_and_nobody_is_to_be_ended() {
+        let finding = waits_for_its_own(&[10, 11]);
+        assert!(finding.title.ends_with("and who holds it was not seen"), "{}", finding.title);
+        assert!(finding.text.contains("another thread of it may have it"), "{}", finding.text);
+        assert_eq!((finding.culprit.pid, &*finding.remedy[0].command), (None, "fuser -v /run/job"));
+    }
+
+    /// What is said of a lock that process 21 has, where the line names this one as its taker, and 21 was begun by that one.
+    fn held_by_kin(taker: i64, parent_pid: u32) -> String {
+        let holder = blocked(21, "sleep", WaitState::Sleep, "clock_nanosleep");
+        let mut facts = waiter(None, flock(), holder);
+        for fact in &mut facts {
+            if let Body::FileLock(lock) = &mut fact.body {
+                lock.pid = taker;
+                lock.holders = vec![thread(21, "sleep")];
+            }
+        }
+        let child = |pid, parent_pid| {
+            identity(Thread { thread: thread(pid, "sleep"), parent_pid, ..Thread::default() })
+        };
+        facts.extend([child(21, parent_pid), child(22, 10)]);
+        explain(facts).findings[0].text.clone()
+    }
+
+    #[test]
+    fn a_child_that_took_the_lock_itself_did_not_inherit_it() {
+        let own = held_by_kin(21, 10);
+        assert!(own.contains("sleep 21 is the waiter's own child."), "{own}");
+        let inherited = held_by_kin(10, 10);
+        assert!(
+            inherited.contains("own child: it has the file open as it was begun"),
+            "{inherited}"
+        );
+        let grandchild = held_by_kin(21, 22);
+        assert!(grandchild.contains("sleep 21 descends from the waiter."), "{grandchild}");
+    }
+
+    #[test]
+    fn the_waiters_own_child_is_said_to_be_it() {
+        let sleeps = blocked(21, "sleep", WaitState::Sleep, "clock_nanosleep");
+        let known = Thread { thread: thread(21, "sleep"), parent_pid: 10, ..Thread::default() };
+        let finding = taker_is_gone(vec![thread(21, "sleep")], vec![sleeps, identity(known)]);
+        let own = "sleep 21 is the waiter's own child";
+        assert!(finding.text.contains(own), "{}", finding.text);
+        assert_eq!(finding.remedy[0].command, "kill 21");
+    }
+
+    #[test]
+    fn a_holder_that_has_let_go_is_not_to_be_ended() {
+        let holder = blocked(20, "flock", WaitState::Sleep, "wait4");
+        let mut facts = waiter(None, flock(), holder);
+        let place = facts.iter().find_map(|fact| match &fact.body {
+            Body::Blocked(blocked) if blocked.thread.pid == 10 => Some(blocked.place.clone()),
+            _ => None,
+        });
+        facts.retain(|it| !matches!(&it.body, Body::Blocked(blocked) if blocked.thread.pid == 10));
+        let (begin_ns, end_ns) = (1_000_000_000, LOOK_NS);
+        let by = thread(20, "flock");
+        let wake = Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() };
+        let (thread, place) = (thread(10, "job"), place.expect("it waits"));
+        let wait = Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        let finding = explain(facts).findings[0].clone();
+        assert!(finding.text.contains("It has let go since"), "{}", finding.text);
+        assert!(!finding.remedy[0].command.contains("kill"), "{:?}", finding.remedy);
     }
 
     #[test]

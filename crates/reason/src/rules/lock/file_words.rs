@@ -4,7 +4,8 @@
 //! table. It is free when the last of them lets go: so whoever would end one ends all that still live. Must not: name codes, or
 //! give a way out that acts on a process that has ended.
 
-use crate::facts::{FileLock, ThreadRef};
+use super::deadlock::is_alone;
+use crate::facts::{FileLock, ThreadRef, WakeContext};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::process_names::present;
@@ -14,7 +15,10 @@ use crate::rules::action::{Action, Question};
 use crate::rules::wording::{Evidence, Remedy};
 use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 
+/// Parents of a holder that are looked at.
+const GENERATIONS_MAX: usize = 16;
 /// Holders that are named one by one.
 const SHOWN_MAX: usize = 3;
 
@@ -28,6 +32,12 @@ pub(super) struct Holders<'m> {
     acts: Option<ThreadRef>,
     /// All that were seen to carry it, the main one first.
     all: Vec<ThreadRef>,
+    /// Nobody else has it: the waiter itself, by another opening of the file, and it has no other thread that could let go.
+    pub is_its_own: bool,
+    /// The same of a process with several threads: one may work under the lock while another waits for it.
+    may_be_its_own: bool,
+    /// The only wait for it ended as a holder let go of it.
+    pub is_let_go: bool,
     model: &'m Model,
     waiter: ThreadRef,
 }
@@ -69,7 +79,14 @@ impl<'m> Holders<'m> {
             all.sort_by_key(|it| it.pid != main.pid);
         }
         let waiter = end.links[end.named].who.clone();
-        Self { lock, main, acts, all, model: measures.model, waiter }
+        let is_of_its_process = all.is_empty()
+            && main.is_none()
+            && lock.is_some_and(|lock| waits_for_itself(measures.model, lock, waiter.pid));
+        let is_its_own = is_of_its_process && is_alone(measures, waiter.pid);
+        let may_be_its_own = is_of_its_process && !is_its_own;
+        let is_let_go = is_let_go(measures, end, &all);
+        let model = measures.model;
+        Self { lock, main, acts, all, is_its_own, may_be_its_own, is_let_go, model, waiter }
     }
 
     /// Who holds it for whom acts: itself, or by whom it was begun.
@@ -109,12 +126,54 @@ impl<'m> Holders<'m> {
             text +=
                 &format!(" {names} have it together: it is free when the last of them lets go.");
         }
+        if let Some(own) = self.own_children(measures) {
+            text += &format!(" {own}.");
+        }
+        if self.is_let_go {
+            text += " It has let go since.";
+        }
         text
+    }
+
+    /// One that the waiter itself has begun, or that descends from it, as a clause. That it has the file open from its begin is said
+    /// where it did not take the lock: the waiter did, or one that is gone.
+    fn own_children(&self, measures: &Measures<'_>) -> Option<String> {
+        let is_own = |it: &&ThreadRef| {
+            let parents = std::iter::successors(Some(it.pid), |pid| measures.graph.parent_of(*pid));
+            it.pid != self.waiter.pid
+                && parents.take(GENERATIONS_MAX).any(|pid| pid == self.waiter.pid)
+        };
+        let own = self.all.iter().find(is_own)?;
+        let is_gone = |lock: &FileLock| {
+            lock.pid > 0
+                && lock.taker.is_none()
+                && lock.comm.is_empty()
+                && lock.pid != i64::from(own.pid)
+        };
+        let is_inherited =
+            |lock: &FileLock| lock.pid == i64::from(self.waiter.pid) || is_gone(lock);
+        let kin = match measures.graph.parent_of(own.pid) == Some(self.waiter.pid) {
+            true => "is the waiter's own child",
+            false => "descends from the waiter",
+        };
+        let since = match self.lock.is_some_and(is_inherited) {
+            true => ": it has the file open as it was begun",
+            false => "",
+        };
+        Some(format!("{} {kin}{since}", self.named(own)))
     }
 
     fn unseen(&self) -> String {
         let is_gone = |lock: &FileLock| lock.pid > 0 && lock.carriers().is_empty();
         match self.lock.is_some_and(is_gone) {
+            _ if self.is_its_own => {
+                "It has the lock itself, by another opening of the same file, and so waits for itself: a flock belongs to an \
+                 opening, not to a process."
+                    .into()
+            }
+            _ if self.may_be_its_own => {
+                "No other process was seen that has it: another thread of it may have it, by another opening of the same file.".into()
+            }
             true => "Who took it is gone, and no process was seen that has it since.".into(),
             false => "No other process was seen that has it.".into(),
         }
@@ -139,6 +198,13 @@ impl<'m> Holders<'m> {
         Some(Evidence::new(held, 1.0, "1", "/proc/locks, /proc/PID/fdinfo"))
     }
 
+    /// Whether the last wait for it ended as one of them gave it up.
+    pub(super) fn gave_up(&self, measures: &Measures<'_>, end: &End) -> bool {
+        let is_on_it = |wait: &&WaitSpan| wait.class == end.class && wait.object == end.object;
+        let last = measures.waits().filter(is_on_it).max_by_key(|wait| wait.end_ns);
+        last.is_some_and(|wait| ended_by_holder(wait, &self.all))
+    }
+
     /// All of them that still live.
     pub(super) fn alive(&self, measures: &Measures<'_>) -> Vec<ThreadRef> {
         let known = if self.all.is_empty() { self.main.as_slice() } else { &self.all };
@@ -148,7 +214,14 @@ impl<'m> Holders<'m> {
 
     /// The ways out for whoever waits for it.
     pub(super) fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
-        let alive = self.alive(measures);
+        if self.is_its_own {
+            let text = "nothing else ends it: end it, and let it lock one opening of the file once";
+            return vec![Remedy::to(text).end(&self.waiter)];
+        }
+        let mut alive = self.alive(measures);
+        if self.is_let_go {
+            alive.clear();
+        }
         let (Some(main), false) = (&self.main, alive.is_empty()) else {
             let text = match self.main {
                 Some(_) => {
@@ -156,9 +229,15 @@ impl<'m> Holders<'m> {
                 }
                 None => "see who has the file open",
             };
-            let path = words::shell(&measures.model.name_of(&end.object).name);
             let look = Action::look(Question::State);
-            return vec![Remedy::to(text).command(format!("fuser -v {path}")).acting(look)];
+            let command = match end.object {
+                Object::File(None) => "lslocks".to_string(),
+                _ => {
+                    let path = measures.model.name_of(&end.object).name;
+                    format!("fuser -v {}", words::shell(&path))
+                }
+            };
+            return vec![Remedy::to(text).command(command).acting(look)];
         };
         let stands = end.holder_mostly() == Some(WaitClass::Stopped);
         if stands && let Some(main) = alive.iter().find(|it| it.pid == main.pid) {
@@ -170,4 +249,34 @@ impl<'m> Holders<'m> {
         };
         vec![holder_doing::end_all(measures.model, text, &alive)]
     }
+}
+
+/// Whether a process waits for a lock that it has itself: at one reading it has the one, and stands behind it.
+fn waits_for_itself(model: &Model, lock: &FileLock, pid: u32) -> bool {
+    // Of the other kind no process ever waits for its own.
+    let is_of_an_opening = lock.kind == "FLOCK" || lock.kind == "OFDLCK";
+    let is_its = |one: &ThreadRef| one.pid == pid;
+    let carriers = lock.carriers();
+    let stands_behind = |(_, other): &(_, FileLock)| {
+        other.blocked && other.id == lock.id && other.pid == i64::from(pid)
+    };
+    let mut all = model.held.locks.iter();
+    is_of_an_opening
+        && !carriers.is_empty()
+        && carriers.iter().all(is_its)
+        && all.any(stands_behind)
+}
+
+/// Whether the one wait for it was ended by one that had it. Of several waits the next may stand any moment.
+fn is_let_go(measures: &Measures<'_>, end: &End, all: &[ThreadRef]) -> bool {
+    let is_on_it = |wait: &&WaitSpan| wait.class == end.class && wait.object == end.object;
+    let mut waits = measures.waits().filter(is_on_it);
+    let (Some(wait), None) = (waits.next(), waits.next()) else { return false };
+    ended_by_holder(wait, all)
+}
+
+/// Whether one that had a lock ended a wait for it.
+fn ended_by_holder(wait: &WaitSpan, all: &[ThreadRef]) -> bool {
+    let by = wait.wake.as_ref().filter(|wake| wake.context == WakeContext::Task);
+    !wait.standing && by.is_some_and(|wake| all.iter().any(|it| it.pid == wake.by.pid))
 }

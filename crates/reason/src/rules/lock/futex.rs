@@ -4,7 +4,7 @@
 //! is read from the waiter's memory while it waits. Without it (other runtimes) the thread whose unlock woke
 //! the waiter is the holder. Rejected: the value of the word alone (a join of thread 2 waits for a 2 as well).
 
-use crate::facts::FutexOwner;
+use crate::facts::{FutexOwner, UserFrame};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::Model;
@@ -19,9 +19,15 @@ use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
+use crate::waits::futex_value::PID_MAX_LIMIT;
 
 /// What a lock's word holds at most (0 free, 1 taken, 2 with waiters).
 const WITH_WAITERS: u64 = 2;
+/// The functions of the one kind of mutex that has its owner's number beside the word: glibc's, without leading underscores.
+const WITH_OWNER: [&str; 3] =
+    ["pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"];
+/// Innermost frames in which one of these is looked for: further out it may be what a signal's handler interrupted.
+const OWNER_FRAMES: usize = 5;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -63,7 +69,11 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
         let holder = wait_words::holder(measures, end);
         let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
-        let proof = if is_owner_read(measures, end) { Proof::Read } else { Proof::Inferred };
+        let proof = match left_by(measures, end) {
+            Some(_) => Proof::TwoWitnesses,
+            None if is_owner_read(measures, end) => Proof::Read,
+            None => Proof::Inferred,
+        };
         let matched = Match::new(by, proof, move |loss| explain(measures, end, loss));
         holder_doing::claim(matched, ends, at)
     };
@@ -91,7 +101,27 @@ fn is_lock(measures: &Measures<'_>, end: &End) -> bool {
         .collect();
     waiters.sort_unstable();
     waiters.dedup();
-    end.holder().is_some() || waiters.len() > 1
+    end.holder().is_some() || waiters.len() > 1 || left_by(measures, end).is_some()
+}
+
+/// The thread that took a mutex and has ended without giving it back, by the mutex: where the waiter's stack says that it is one of
+/// glibc's. Of another word (Rust's mutex, a lock of stdio) what stands beside it is the program's data, and no number of a thread.
+fn left_by(measures: &Measures<'_>, end: &End) -> Option<u32> {
+    let link = &end.links[end.named];
+    let stack = measures.model.user_stack(&link.who, link.since_ns, link.end_ns);
+    let is_mutex = end.lock_kind(measures.model).is_some_and(LockKind::is_held)
+        && stack.is_some_and(|stack| stack.frames.iter().take(OWNER_FRAMES).any(has_owner));
+    let mut all = readings(measures.model, end);
+    let last = all.next_back().filter(|owner| owner.owner_tid == 0 && is_mutex)?;
+    let is_number = (1..=PID_MAX_LIMIT).contains(&last.gone_tid);
+    (is_number && end.holder().is_none()).then_some(last.gone_tid)
+}
+
+/// Whether who is in a function waits for a mutex with its owner's number beside the word.
+fn has_owner(frame: &UserFrame) -> bool {
+    let name = frame.function.trim_start_matches('_');
+    let name = name.strip_prefix("GI_").map_or(name, |inner| inner.trim_start_matches('_'));
+    WITH_OWNER.contains(&name)
 }
 
 /// Every reading of the word shows more than a lock ever holds (0 free, 1 taken, 2 with waiters); the words of
@@ -106,7 +136,7 @@ fn has_gone_on(measures: &Measures<'_>, end: &End) -> bool {
 }
 
 /// What was read of a futex in its waiters' memory.
-fn readings<'a>(model: &'a Model, end: &End) -> impl Iterator<Item = &'a FutexOwner> {
+fn readings<'a>(model: &'a Model, end: &End) -> impl DoubleEndedIterator<Item = &'a FutexOwner> {
     let word = match end.object {
         Object::Futex { pid, address } => Some((pid, address)),
         _ => None,
@@ -127,9 +157,14 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
         Object::Inside(_) | Object::Parked(_) => String::new(),
         object => format!(" for the futex {}", measures.model.name_of(object).name),
     };
-    let held = match holder {
-        Some(_) => format!("{by} holds it and {}.", does(measures, end)),
-        None => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
+    let left = left_by(measures, end);
+    let held = match (&holder, left) {
+        (None, Some(tid)) => format!(
+            "It names thread {tid} as its owner, and no thread has that number any more: whoever took it ended without giving \
+             it back, so nobody will."
+        ),
+        (Some(_), _) => format!("{by} holds it and {}.", does(measures, end)),
+        (None, None) => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
     };
     let source = "sched_switch, futex arguments";
     let mut evidence = vec![
@@ -143,8 +178,14 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
         ),
     ];
     evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it was seen"));
+    let waiter = wait_words::waiter(measures, end);
     Wording {
-        title: format!("{} waits for {kind} that {by} holds", wait_words::waiter(measures, end)),
+        title: match left {
+            Some(tid) => {
+                format!("{waiter} waits for {kind} that thread {tid} took, which has ended")
+            }
+            None => format!("{waiter} waits for {kind} that {by} holds"),
+        },
         text: format!(
             "{} pass in {}{place}{word}; the longest {}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
@@ -157,6 +198,10 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
                 let text = format!("see where {by} spends its time while it holds the lock");
                 Remedy::to(text).kernel_stack(&h)
             }
+            None if left.is_some() => Remedy::to(
+                "restart all that share it, which makes it anew; let its program ask for a robust mutex (pthread_mutexattr_setrobust), \
+                 which goes on to the next when its owner ends",
+            ),
             None => {
                 let own = &end.links[end.named].who;
                 let command = programs::stacks(own.pid);
@@ -325,6 +370,32 @@ mod tests {
     }
 
     #[test]
+    fn of_a_mutex_whose_owner_has_ended_it_is_said_that_nobody_gives_it_back() {
+        let found = |function: &str, gone_tid| {
+            let mut facts = host();
+            let waiter = ThreadRef { tid: 11, pid: 10, ..ThreadRef::default() };
+            let owner = FutexOwner { waiter, address: 0x7000, word: 2, owner_tid: 0, gone_tid };
+            facts.extend([waits_for_a_two(11), fact(Body::FutexOwner(owner))]);
+            facts.push(stack(11, &[function, "work"]));
+            let findings = explain(facts).findings;
+            findings
+                .first()
+                .map(|it| (it.title.clone(), it.culprit.pid, it.remedy[0].command.clone()))
+        };
+        let left = found("pthread_mutex_lock", 4711).expect("a finding");
+        assert!(left.0.ends_with("a mutex that thread 4711 took, which has ended"), "{}", left.0);
+        assert_eq!((left.1, &*left.2), (None, ""), "nobody is to be acted on");
+        assert_eq!(found("pthread_mutex_lock", 0), None, "the owner may live");
+        assert!(found("__GI___pthread_mutex_lock", 4711).is_some());
+        assert_eq!(found("pthread_mutex_lock", 1 << 30), None, "no thread has such a number");
+        // What stands beside these words is no number of a thread.
+        let rust = "std::sys::sync::mutex::futex::Mutex::lock_contended";
+        for function in ["pthread_cond_wait", rust, "__lll_lock_wait_private"] {
+            assert_eq!(found(function, 4711), None, "{function}");
+        }
+    }
+
+    #[test]
     fn a_condition_by_its_stack_is_no_lock_whatever_its_word() {
         let mut facts = host();
         facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
@@ -340,7 +411,7 @@ mod tests {
             let mut facts = host();
             facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
             let waiter = ThreadRef { tid: 11, pid: 10, ..ThreadRef::default() };
-            let owner = FutexOwner { waiter, address: 0x7000, word, owner_tid: 0 };
+            let owner = FutexOwner { waiter, address: 0x7000, word, owner_tid: 0, gone_tid: 0 };
             facts.push(fact(Body::FutexOwner(owner)));
             assert_eq!(explain(facts).findings.len(), findings);
         }
@@ -350,7 +421,7 @@ mod tests {
     fn a_holder_that_waits_for_a_cpu_is_the_cpus_victim() {
         let holder = ThreadRef { tid: 12, pid: 10, start_ns: 1, comm: "server".into() };
         let waiter = ThreadRef { tid: 11, pid: 10, ..ThreadRef::default() };
-        let owner = FutexOwner { waiter, address: 0x7000, word: 2, owner_tid: 12 };
+        let owner = FutexOwner { waiter, address: 0x7000, word: 2, owner_tid: 12, gone_tid: 0 };
         let ready = Wait { thread: holder, end_ns: LOOK_NS, ..Wait::default() };
         let mut facts = host();
         facts.extend([waits_for_a_two(11), fact(Body::FutexOwner(owner)), fact(Body::Wait(ready))]);

@@ -2,7 +2,8 @@
 //!
 //! Leases (fcntl F_SETLEASE: Samba, NFS servers, backup tools) are broken by whoever opens: the kernel sends the
 //! holder a signal and makes the opener wait until it answers, for up to /proc/sys/fs/lease-break-time. The lock
-//! table has the lease that is being broken, and its holder. Rejected: the stack of the opener alone (it names no holder).
+//! table has the lease that is being broken, and its holder. A holder that gave it up, late, is said to have: it is not to be ended any
+//! more, and the wait may be of many pieces, as the kernel looks again and again. Rejected: the stack of the opener alone (it names no holder).
 
 use super::file_words::Holders;
 use crate::facts::FileLock;
@@ -66,7 +67,8 @@ fn explain(
 ) -> Wording {
     let by = holders.name_or("a holder that was not seen");
     let alive = holders.alive(measures);
-    let path = &measures.model.name_of(&end.object).name;
+    let path = measures.model.name_of(&end.object).or("a file that was not seen");
+    let gave_up = holders.gave_up(measures, end);
     let longest = wait_words::longest(measures, end);
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lease");
@@ -76,35 +78,40 @@ fn explain(
         "1",
         "/proc/locks",
     ));
-    Wording {
-        title: format!(
-            "{} waits to open {path}, on which {by} holds a lease",
-            wait_words::waiter(measures, end)
-        ),
-        text: format!(
-            "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has asked it \
-             to. {}",
-            words::of_window(loss.seconds, loss.wall_seconds),
-            wait_words::duration(&longest),
-            holders.sentences(measures, end),
-        ),
-        evidence,
-        remedy: vec![
-            {
-                let text =
-                    format!("make {by} give up the lease when it is asked to (SIGIO), or end it");
-                match alive.is_empty() {
-                    true => Remedy::to(text),
-                    false => holder_doing::end_all(measures.model, &text, &alive),
-                }
-            },
-            Remedy::to("let the kernel take leases back sooner").set(
-                Action::sysctl("fs.lease-break-time", 5, 45),
-                "sysctl fs.lease-break-time=5".into(),
-                "sysctl fs.lease-break-time=45".into(),
+    let waiter = wait_words::waiter(measures, end);
+    let time = words::of_window(loss.seconds, loss.wall_seconds);
+    let (title, text) = match gave_up {
+        true => (
+            format!("{waiter} waited to open {path}, until {by} gave up its lease"),
+            format!(
+                "{time} passed in open. The kernel had asked {by} for the lease, and it gave it up after that time."
             ),
-        ],
-    }
+        ),
+        false => (
+            format!("{waiter} waits to open {path}, on which {by} holds a lease"),
+            format!(
+                "{time} pass in open, until {by} gives up its lease. The kernel has asked it to. {}",
+                holders.sentences(measures, end)
+            ),
+        ),
+    };
+    let answer = match gave_up {
+        true => Remedy::to(format!("let {by} give up a lease at once when it is asked to (SIGIO)")),
+        false => {
+            let text =
+                format!("make {by} give up the lease when it is asked to (SIGIO), or end it");
+            match alive.is_empty() {
+                true => Remedy::to(text),
+                false => holder_doing::end_all(measures.model, &text, &alive),
+            }
+        }
+    };
+    let sooner = Remedy::to("let the kernel take leases back sooner").set(
+        Action::sysctl("fs.lease-break-time", 5, 45),
+        "sysctl fs.lease-break-time=5".into(),
+        "sysctl fs.lease-break-time=45".into(),
+    );
+    Wording { title, text, evidence, remedy: vec![answer, sooner] }
 }
 
 #[cfg(test)]
@@ -154,6 +161,41 @@ mod tests {
         assert_eq!(finding.code, "lock.lease");
         assert_eq!((&*finding.object.name, finding.culprit.pid), ("/srv/data", Some(20)));
         assert_eq!(report.findings.len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_was_given_up_is_not_to_be_given_up_again() {
+        let mut facts = opener("LEASE", true);
+        let wake = |at_ns, context| {
+            let by = thread(20, "backup");
+            Some(Wake { at_ns, context, by, ..Wake::default() })
+        };
+        let mut place = Place::default();
+        facts.retain(|fact| match &fact.body {
+            Body::Blocked(blocked) if blocked.thread.pid == 10 => {
+                place = blocked.place.clone();
+                false
+            }
+            _ => true,
+        });
+        // The kernel looks again after a while, by a timer.
+        let file =
+            FileRef { dev: DeviceNumber { major: 8, minor: 1 }, ino: 99, ..FileRef::default() };
+        place.object = Some(ObjectRef::File(file));
+        let half = LOOK_NS / 2;
+        for (begin_ns, end_ns, context) in
+            [(1, half, WakeContext::SoftInterrupt), (half + 1, LOOK_NS, WakeContext::Task)]
+        {
+            let (thread, place) = (thread(10, "editor"), place.clone());
+            let wake = wake(end_ns, context);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        }
+        let report = explain(facts);
+        let finding = report.findings.iter().find(|it| it.code == "lock.lease");
+        let finding = finding.expect("the lease");
+        assert!(finding.title.ends_with("until backup 20 gave up its lease"), "{}", finding.title);
+        assert_eq!(finding.remedy[0].command, "");
     }
 
     #[test]

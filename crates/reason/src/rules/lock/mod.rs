@@ -14,6 +14,7 @@ pub(crate) mod kernel;
 pub(crate) mod kernel_spin;
 mod kernel_words;
 pub(crate) mod lease;
+mod let_go;
 pub(crate) mod monitor;
 pub(crate) mod polled;
 pub(crate) mod replica;

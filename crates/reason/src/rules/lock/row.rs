@@ -16,11 +16,12 @@ use crate::measure::doors;
 use crate::measure::own_functions::stands_in;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
-use crate::model::{Model, words};
+use crate::model::words;
 use crate::programs;
 use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
+use crate::rules::lock::let_go::{held_until, is_advisory, let_go};
 use crate::rules::lock::replica;
 use crate::rules::lock::session::is_session;
 use crate::rules::proof::Proof;
@@ -117,7 +118,7 @@ fn ask_the_server(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
     Remedy::to(format!("ask {program} which lock it is, and who has it")).ask(
         Question::Program,
         server,
-        ask::question(measures.model, server.pid),
+        ask::question_about(measures.model, server.pid, end.lock_kind(measures.model)),
     )
 }
 
@@ -163,7 +164,8 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
         false => (
             "",
             format!(
-                "Another session of it has the lock until its transaction ends; nothing outside {program} tells which"
+                "Another session of it has the lock until {}; nothing outside {program} tells which",
+                held_until(measures, end)
             ),
             ask_the_server(measures, &program, end),
         ),
@@ -184,10 +186,7 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
 /// Until when a session that waits for no word of its client has the lock, and what it does meanwhile.
 fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
     let model = measures.model;
-    let until = match end.lock_kind(model) {
-        Some(LockKind::AdvisoryLock) => "it gives it back, or its session ends",
-        _ => "its transaction ends",
-    };
+    let until = held_until(measures, end);
     let does = holder_doing::meanwhile(measures, end).does;
     let root = end.links.last().map(|root| &root.who).filter(|who| who.tid != by.tid);
     let does = match root {
@@ -198,28 +197,6 @@ fn does_itself(measures: &Measures<'_>, end: &End, by: &ThreadRef) -> String {
         }
     };
     format!("holds it until {until}; meanwhile it {does}")
-}
-
-/// What can be done at whoever has it: its client, or the process of the session. A session that is a thread has none of its own to end.
-fn let_go(model: &Model, end: &End, by: &ThreadRef, client: Option<ThreadRef>) -> Option<Remedy> {
-    let ended = client.unwrap_or_else(|| by.clone());
-    let who = model.threads.who(&ended);
-    let has_process = ended.pid != end.links[end.named].who.pid;
-    let text = match (session(end).is_some(), has_process) {
-        (true, true) => format!(
-            "commit or roll back at {who}; if nobody is there to do it, end {who}, with all else that it does (its transaction is rolled back)"
-        ),
-        (true, false) => {
-            return Some(Remedy::to(
-                "commit or roll back at the client of that session, or have the server end the session by its number (KILL)",
-            ));
-        }
-        (false, true) => {
-            format!("let {who} go on until it lets go; or end it (its transaction is rolled back)")
-        }
-        (false, false) => return None,
-    };
-    Some(holder_doing::end_all(model, &text, std::slice::from_ref(&ended)))
 }
 
 fn explain(
@@ -244,7 +221,13 @@ fn explain(
         }
         None => does_itself(measures, end, by),
     };
-    let idle = if session(end).is_some() { ": it is idle in its transaction" } else { "" };
+    let idle = match session(end).is_some() {
+        true if is_advisory(measures, end) => {
+            ": it has the lock until it gives it back, or its session ends"
+        }
+        true => ": it is idle in its transaction",
+        false => "",
+    };
     // The table may name those who wait before.
     let (counted, holders, source) = match named_by_table(measures, end) {
         Some(count) => {
@@ -259,7 +242,10 @@ fn explain(
     let others = several.map_or_else(String::new, |count| {
         format!(" It is one of {count} that hold it, or wait before it: if it lets go, others are still in the way.")
     });
-    let let_go = several.is_none().then(|| let_go(measures.model, end, by, client)).flatten();
+    let let_go = several
+        .is_none()
+        .then(|| let_go(measures, end, by, client, session(end).is_some()))
+        .flatten();
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
     evidence.push(Evidence::new(counted, holders as f64, "1", source));
@@ -440,7 +426,7 @@ mod tests {
         assert!(found.text.contains("its session ends; meanwhile it sleeps"), "{}", found.text);
         assert_eq!((found.culprit.pid, found.remedy.len()), (Some(30), 2));
         let rests = by_table(waits_for_its_client);
-        assert!(rests.text.contains("idle in its transaction"), "{}", rests.text);
+        assert!(!rests.text.contains("transaction"), "no part of one: {}", rests.text);
     }
 
     #[test]

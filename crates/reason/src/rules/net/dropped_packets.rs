@@ -61,6 +61,8 @@ pub(super) struct Losing<'m> {
     pub tunnel: Option<Carrier<'m>>,
     /// It waits to be connected.
     pub connects: bool,
+    /// It is for room to send, and for no answer.
+    pub writes: bool,
     /// What was dropped, most first.
     pub dropped: Vec<Dropped<'m>>,
 }
@@ -102,7 +104,8 @@ pub(super) fn losing<'m>(
         dropped.sort_by_key(|one| std::cmp::Reverse(one.flow.packets));
         let connects = connects(end, socket);
         let netns = socket.map(|it| it.netns);
-        all.push(Losing { end: at, remote, netns, tunnel, connects, dropped });
+        let writes = end.class == WaitClass::SocketWrite;
+        all.push(Losing { end: at, remote, netns, tunnel, connects, writes, dropped });
     }
     all
 }
@@ -140,6 +143,7 @@ pub(super) fn connecting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<Lo
             netns: Some(socket.netns),
             tunnel: None,
             connects: true,
+            writes: false,
             dropped: Vec::new(),
         })
     });
@@ -226,7 +230,11 @@ pub(super) fn of_namespace(model: &Model, netns: u32) -> String {
 /// same happens.
 pub(super) fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
     let addresses: BTreeSet<SocketAddr> = all.iter().map(|losing| losing.remote).collect();
-    let what = if first.connects { "a connection to" } else { "an answer of" };
+    let what = match (first.connects, first.writes) {
+        (true, _) => "a connection to",
+        (false, true) => "room to send to",
+        (false, false) => "an answer of",
+    };
     let by = first.tunnel.map_or_else(String::new, |carrier| format!(" through {carrier}"));
     match addresses.len() {
         0 | 1 => format!("for {what} {}{by}", first.remote),

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{fact, of_process, slept, thread};
+    use crate::rules::scenes::{endpoint, fact, of_process, slept, thread};
 
     const CODE: &str = "net.filter_drop";
 
@@ -276,6 +276,28 @@ mod tests {
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "iptables -I OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
         assert_eq!(way.undo, "iptables -D OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
+    }
+
+    #[test]
+    fn a_port_of_one_transfer_is_not_opened_for_the_next() {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:50021", 2);
+        let any_port = FilterRule { destination_port: None, ..rule() };
+        let mut drops = dropped(REASON, "tcp", "10.0.0.1:40000", "192.0.2.1:50021", 4);
+        if let Body::PacketDrops(drops) = &mut drops.body {
+            drops.flows[0].sender = Some(thread(10, "ftp"));
+        }
+        let mut facts = vec![
+            wait(10, "ftp", "connect", object, 0, 48),
+            drops,
+            fact(Body::FilterRule(any_port)),
+        ];
+        let way = |facts: &[Fact]| findings(facts.to_vec())[0].remedy[0].clone();
+        assert!(way(&facts).command.contains("--dport 50021"), "a service may be there");
+        let control = inet("tcp", 101, "10.0.0.1:40001", "192.0.2.1:21", 1);
+        facts.push(endpoint(10, "ftp", control));
+        let way = way(&facts);
+        assert_eq!(way.command, "iptables -I OUTPUT -p tcp -d 192.0.2.1 -j ACCEPT");
+        assert!(way.text.contains("RELATED"), "{}", way.text);
     }
 
     #[test]

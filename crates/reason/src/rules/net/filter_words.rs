@@ -5,7 +5,7 @@
 //!
 //! Edit together: filter_drop.rs, filter_reject.rs.
 
-use crate::facts::FilterRule;
+use crate::facts::{FilterRule, GIVEN_PORTS, ObjectRef};
 use crate::measure::packet_drops::Dropped;
 use crate::model::{Model, words};
 use crate::rules::action::{Action, Question};
@@ -82,6 +82,26 @@ pub(super) fn ways_out(
     let_pass(model, netns, rule, dropped).into_iter().chain([see(text, list)]).collect()
 }
 
+/// Where FTP's servers listen (RFC 959, RFC 4217).
+const FTP_CONTROL_PORTS: [u16; 2] = [21, 990];
+
+/// A port that the other end was given for one transfer of FTP, the next of which has another: who uses it has a control connection to that
+/// host as well. Many servers listen at ports as high as that for good.
+fn is_given_for_once(model: &Model, dropped: &Dropped<'_>, port: u16) -> bool {
+    let (own, far) = match dropped.is_outgoing {
+        true => (&dropped.flow.sender, dropped.flow.to.ip()),
+        false => (&dropped.flow.receiver, dropped.flow.from.ip()),
+    };
+    let Some(own) = own.as_ref().filter(|_| port >= GIVEN_PORTS) else { return false };
+    model.held.endpoints.iter().any(|end| match &end.object {
+        ObjectRef::Inet(it) => {
+            let is_control = FTP_CONTROL_PORTS.contains(&it.remote.port());
+            end.process.pid == own.pid && it.is_tcp() && is_control && it.remote.ip() == far
+        }
+        _ => false,
+    })
+}
+
 /// Before a rule that iptables made another one can be put, and be taken away by the same words.
 fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>) -> Option<Remedy> {
     const BUILT_IN: [&str; 3] = ["INPUT", "FORWARD", "OUTPUT"];
@@ -94,17 +114,23 @@ fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>)
         return None;
     }
     let flow = dropped.flow;
-    let (end, port) = match dropped.is_outgoing {
-        true => (format!("-d {}", flow.to.ip()), format!("--dport {}", flow.to.port())),
-        false => (format!("-s {}", flow.from.ip()), format!("--sport {}", flow.from.port())),
+    let (end, word, port) = match dropped.is_outgoing {
+        true => (format!("-d {}", flow.to.ip()), "--dport", flow.to.port()),
+        false => (format!("-s {}", flow.from.ip()), "--sport", flow.from.port()),
     };
-    let port = if flow.to.port() == 0 { String::new() } else { format!(" {port}") };
+    let is_given = rule.destination_port.is_none() && is_given_for_once(model, dropped, port);
+    let port = if port == 0 || is_given { String::new() } else { format!(" {word} {port}") };
     let tool = command_in(model, netns, tool);
     let of = |verb: &str| {
         format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, flow.protocol)
     };
     Some(Remedy {
-        text: "let them pass, if nobody meant to keep them from it".into(),
+        text: match is_given {
+            false => "let them pass, if nobody meant to keep them from it".into(),
+            true => "let them pass, if nobody meant to keep them from it: all ports of that host, because this one was given for this transfer \
+                     alone; narrower is what belongs to a connection that passes already (-m conntrack --ctstate RELATED, with its protocol's helper)"
+                .into(),
+        },
         command: of("-I"),
         undo: of("-D"),
         ..Remedy::default()

@@ -14,10 +14,20 @@ use crate::model::Model;
 use crate::model::object::Object;
 use crate::rules::net::losses::in_target;
 use crate::rules::{Losses, Match};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeSet, HashSet};
+
+/// Part of tcp_max_syn_backlog that half made connections take.
+pub(super) static LAST_QUARTER: Threshold = Threshold::new(
+    0.7,
+    "1",
+    "connections that are half made as the look ends, of what net.ipv4.tcp_max_syn_backlog allows: from three quarters on, hosts that are not \
+     known from before are ignored; a few may have been given up since",
+    "tcp_conn_request (net/ipv4/tcp_input.c): max_syn_backlog >> 2",
+);
 
 /// A listening socket.
 #[derive(Clone, Copy)]
@@ -48,9 +58,19 @@ impl Listener<'_> {
         self.dropped > 0 && self.overflows > 0 && !self.is_full()
     }
 
-    /// It dropped attempts, and so did SYN queues of its namespace, while no accept queue was full.
+    /// It dropped attempts, and so did SYN queues of its namespace, or its own has its last quarter left, while no accept queue was full.
     pub(super) fn has_no_room_for_requests(&self) -> bool {
-        self.dropped > 0 && self.requests_ignored > 0 && self.overflows == 0 && !self.is_full()
+        let has_none = self.requests_ignored > 0 || self.has_last_quarter().is_some();
+        self.dropped > 0 && has_none && self.overflows == 0 && !self.is_full()
+    }
+
+    /// Cookies are off, and of what its namespace allows of half made connections no more than a quarter is left, which is for hosts that
+    /// the kernel knows from before (tcp_conn_request): no counter but that of drops says so.
+    pub(super) fn has_last_quarter(&self) -> Option<&Requests> {
+        let is_it = |it: &&Requests| {
+            !it.cookies && f64::from(it.half_made) >= LAST_QUARTER.value * f64::from(it.limit)
+        };
+        self.state.requests.as_ref().filter(is_it).filter(|_| self.requests_ignored == 0)
     }
 }
 

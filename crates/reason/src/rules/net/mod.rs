@@ -56,6 +56,7 @@ pub(crate) mod overlay_unknown;
 pub(crate) mod packet_dropped;
 pub(crate) mod port_trend;
 pub(crate) mod ports_exhausted;
+pub(crate) mod promiscuous;
 pub(crate) mod proxy_queue;
 mod queue_commands;
 mod queued_questions;
@@ -115,6 +116,7 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &ports_exhausted::RULE,
     &bridge_full::RULE,
     &address_duplicate::RULE,
+    &promiscuous::RULE,
     &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,

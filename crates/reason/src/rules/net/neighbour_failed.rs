@@ -143,9 +143,6 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     all.into_values().filter_map(|silent| matched(measures, ends, silent)).collect()
 }
 
-/// A connection that came to nothing; one that was made and lost its neighbour is kept for minutes.
-const TCP_CLOSE: u8 = 7;
-
 /// What an end waits for, on which socket, and the next hop that does not answer.
 pub(super) fn waited_for<'m>(
     measures: &'m Measures<'m>,
@@ -166,6 +163,7 @@ pub(super) fn next_hop<'m>(
         // An event loop connects without waiting.
         WaitClass::SocketRead if socket.is_connecting() => For::Connection,
         WaitClass::SocketRead => For::Data,
+        // One that came to nothing; one that was made and lost its neighbour is kept for minutes.
         WaitClass::SocketWrite if socket.is_connecting() || socket.state == TCP_CLOSE => {
             For::Connection
         }
@@ -200,6 +198,13 @@ fn matched<'m>(
     Some(silent.ends.iter().fold(matched, |matched, at| matched.claiming(*at, None)))
 }
 
+/// Nothing is at the other end of the interface's wire, or it is off, as the look ends.
+fn has_no_carrier(measures: &Measures<'_>, hop: &NextHop) -> bool {
+    let is_it = |link: &&Link| (link.netns, link.index) == (hop.netns, hop.index);
+    let last = measures.model.net.links.iter().rfind(is_it);
+    last.is_some_and(|link| link.up == Some(true) && link.carrier == Some(false))
+}
+
 fn title(measures: &Measures<'_>, end: &End, silent: &Silent<'_>) -> String {
     let waits = who_waits(measures, end);
     let address = match (silent.addresses.first(), silent.addresses.len()) {
@@ -219,6 +224,9 @@ fn title(measures: &Measures<'_>, end: &End, silent: &Silent<'_>) -> String {
         (None, None) => ", whose host".to_string(),
     };
     let (question, interface) = (silent.question(), &silent.hop.interface);
+    if has_no_carrier(measures, silent.hop) {
+        return format!("{waits} {what}{by}, but {interface}, by which it goes, has no carrier");
+    }
     format!("{waits} {what}{by}{who} does not answer {question} on {interface}")
 }
 
@@ -226,26 +234,6 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
     let hop = silent.hop;
     let neighbour = silent.neighbour();
     let state = if hop.state & NUD_FAILED != 0 { "FAILED" } else { "INCOMPLETE" };
-    let age = hop.updated_ns as f64 / 1e9;
-    let mut evidence = vec![
-        Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
-        Evidence::new("longest wait for it", end.longest_seconds, "s", "sched_switch"),
-        Evidence::new(
-            format!("neighbour {neighbour} is {state} on {}, for", hop.interface),
-            age,
-            "s",
-            "rtnetlink RTM_GETNEIGH",
-        ),
-    ];
-    if failures > 0 {
-        let fact = "neighbours of this host that were asked for in vain";
-        evidence.push(Evidence::new(
-            fact,
-            failures as f64,
-            "1",
-            format!("/proc/net/stat {}", silent.counter()),
-        ));
-    }
     let ip = command_in(measures.model, hop.netns, "ip");
     let device = words::shell(&hop.interface);
     let asks = || {
@@ -278,17 +266,46 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
             tunnel.destination, tunnel.interface, hop.destination
         )
     });
+    let wire = match has_no_carrier(measures, hop) {
+        true => " Its wire is not connected, or what is at the other end of it is off.",
+        false => "",
+    };
     Wording {
         title: title(measures, end, silent),
         text: format!(
-            "{} pass so.{carries} Nobody on {} answers for {neighbour}: its neighbour entry is {state}, and what is sent there never leaves \
+            "{} pass so.{carries}{wire} Nobody on {} answers for {neighbour}: its neighbour entry is {state}, and what is sent there never leaves \
              this host.",
             words::of_window(end.seconds, measures.wall_seconds()),
             hop.interface,
         ),
-        evidence,
+        evidence: evidence(end, silent, state, failures),
         remedy,
     }
+}
+
+fn evidence(end: &End, silent: &Silent<'_>, state: &str, failures: u64) -> Vec<Evidence> {
+    let (hop, neighbour) = (silent.hop, silent.neighbour());
+    let age = hop.updated_ns as f64 / 1e9;
+    let mut evidence = vec![
+        Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
+        Evidence::new("longest wait for it", end.longest_seconds, "s", "sched_switch"),
+        Evidence::new(
+            format!("neighbour {neighbour} is {state} on {}, for", hop.interface),
+            age,
+            "s",
+            "rtnetlink RTM_GETNEIGH",
+        ),
+    ];
+    if failures > 0 {
+        let fact = "neighbours of this host that were asked for in vain";
+        evidence.push(Evidence::new(
+            fact,
+            failures as f64,
+            "1",
+            format!("/proc/net/stat {}", silent.counter()),
+        ));
+    }
+    evidence
 }
 
 /// The table that says to which host the tunnel sends: who fills it may not know that the host is gone.
@@ -374,6 +391,20 @@ mod tests {
         };
         assert!(title(TCP_CLOSE).starts_with("curl waits for a connection to"));
         assert!(title(1).starts_with("curl waits until 192.0.2.1:80 takes what it sends"));
+    }
+
+    #[test]
+    fn an_interface_without_a_carrier_is_said() {
+        let title = |carrier| {
+            let (netns, index, name) = (1, 2, "eth0".to_string());
+            let carrier = Some(carrier);
+            let link = Link { netns, index, name, up: Some(true), carrier, ..Link::default() };
+            let mut facts = connects(30, hop(NUD_FAILED));
+            facts.push(fact(Body::Link(link)));
+            findings(facts)[0].title.clone()
+        };
+        assert!(title(false).ends_with("but eth0, by which it goes, has no carrier"));
+        assert!(title(true).ends_with("does not answer ARP on eth0"));
     }
 
     #[test]

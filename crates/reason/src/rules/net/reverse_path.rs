@@ -1,7 +1,8 @@
-//! net.reverse_path: an answer comes in by another interface than the one that leads to its sender, and the kernel drops it.
+//! net.reverse_path: a packet comes in by another interface than the one that leads to its sender, and the kernel drops it: the answer, as it comes
+//! back, or the question, in a namespace of this host that it passes or arrives in.
 //!
-//! Two witnesses: the kernel counts packets to the waiter's very socket as dropped for their source address (SKB_DROP_REASON_IP_RPFILTER), and the
-//! waiter got no answer meanwhile. Must not: blame the peer, which has answered. Rejected: the counter TcpExt.IPReversePathFilter alone (it does
+//! Two witnesses: the kernel counts packets of the waiter's very socket as dropped for their source address (SKB_DROP_REASON_IP_RPFILTER), and the
+//! waiter got no answer meanwhile. Must not: blame the peer, which has answered, or has not heard the question. Rejected: the counter TcpExt.IPReversePathFilter alone (it does
 //! not say whose packets they were).
 
 use crate::facts::{REVERSE_PATH, ReversePath};
@@ -10,7 +11,7 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::{
-    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, packets, waited_for,
+    LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
@@ -18,6 +19,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Any way back will do (RFC 3704, loose).
 const LOOSE: u32 = 2;
@@ -25,13 +27,14 @@ const LOOSE: u32 = 2;
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "net.reverse_path",
-    title: "Answers come in by another interface than the way back to their sender, and are dropped for it",
+    title: "Packets come in by another interface than the way back to their sender, and are dropped for it",
     theory: "With rp_filter 1 the kernel takes a packet only from the interface by which it would send to the packet's sender (RFC 3704, strict \
              reverse path). Where a host has two ways to a peer and the answer comes by the other one, it is dropped without a word: the peer has \
-             answered, the program never hears of it, and TCP asks again, later each time.",
+             answered, the program never hears of it, and TCP asks again, later each time. A router does the same to what it is to pass on, \
+             where it has another way back to the sender than the one that the packet took.",
     needs: &[
         "somebody waits for a connection or an answer for 0.2 s or more",
-        "the kernel dropped packets that came to that very socket, for the interface that they came in by",
+        "the kernel dropped packets of that very socket, to it or from it, for the interface that they came in by",
     ],
     refuted_by: &[
         Refutation::new(
@@ -55,7 +58,10 @@ pub(crate) static RULE: Rule = Rule {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut all: BTreeMap<(u32, u32), Vec<Losing<'m>>> = BTreeMap::new();
     for mut losing in losing(measures, ends, REVERSE_PATH) {
-        losing.dropped.retain(|it| !it.is_outgoing);
+        // Whoever drops the questions keeps answers from coming at all.
+        if losing.dropped.iter().any(|it| !it.is_outgoing) {
+            losing.dropped.retain(|it| !it.is_outgoing);
+        }
         if let Some(first) = losing.dropped.first() {
             all.entry((first.kind.netns, first.kind.index)).or_default().push(losing);
         }
@@ -77,6 +83,11 @@ fn matched<'m>(
     Some(claiming(matched, losing))
 }
 
+/// Who has sent what was dropped.
+fn sender(losing: &Losing<'_>) -> IpAddr {
+    losing.dropped[0].flow.from.ip().to_canonical()
+}
+
 /// The setting's name; a dot within an interface's name is no part of it where slashes are written.
 fn key(interface: &str, between: char) -> String {
     ["net", "ipv4", "conf", interface, "rp_filter"].join(&between.to_string())
@@ -86,11 +97,11 @@ fn wording(measures: &Measures<'_>, end: &End, losing: &[Losing<'_>]) -> Wording
     let model = measures.model;
     let first = &losing[0];
     let kind = first.dropped[0].kind;
-    let came_by = &kind.interface;
+    let came_by = format!("{}{}", kind.interface, of_namespace(model, kind.netns));
     let packets = packets(losing);
-    let peer = first.remote.ip().to_canonical();
+    let peer = sender(first);
     let hop = model.net.next_hops.get(&(kind.netns, peer));
-    let leads = hop.map(|hop| hop.interface.as_str()).filter(|name| name != came_by);
+    let leads = hop.map(|hop| hop.interface.as_str()).filter(|name| *name != kind.interface);
     let setting = model.net.drop_causes.reverse_paths.get(&(kind.netns, kind.index));
     let expected = match (leads, setting.map(ReversePath::mode)) {
         (Some(interface), _) => format!("the route there leads over {interface}"),
@@ -103,7 +114,7 @@ fn wording(measures: &Measures<'_>, end: &End, losing: &[Losing<'_>]) -> Wording
     let mut evidence = vec![
         Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
         Evidence::new(
-            format!("packets to it dropped as they came in by {came_by}: {REVERSE_PATH}"),
+            format!("packets of it dropped as they came in by {came_by}: {REVERSE_PATH}"),
             packets as f64,
             "1",
             "kfree_skb",
@@ -117,11 +128,24 @@ fn wording(measures: &Measures<'_>, end: &End, losing: &[Losing<'_>]) -> Wording
             "rtnetlink RTM_GETNETCONF",
         ));
     }
+    let is_question = first.dropped[0].is_outgoing;
+    let (what, then) = match is_question {
+        true => (
+            format!("what it sends is dropped where it comes in by {came_by}"),
+            "The other end has not heard of it.",
+        ),
+        false => {
+            (format!("what comes back by {came_by} is dropped"), "The other end has answered.")
+        }
+    };
+    let expected = match is_question {
+        true => expected.replace("there", &format!("back to {peer}")),
+        false => expected,
+    };
     Wording {
-        title: format!("{waits} {waited}, but what comes back by {came_by} is dropped: {expected}"),
+        title: format!("{waits} {waited}, but {what}: {expected}"),
         text: format!(
-            "{} pass so. {} came in by {came_by}; {expected}, so the kernel takes {} for forged{mode} and drops {}. The other end has \
-             answered.",
+            "{} pass so. {} came in by {came_by}; {expected}, so the kernel takes {} for forged{mode} and drops {}. {then}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::count(packets as usize, "packet of it", "packets of it"),
             if packets == 1 { "it" } else { "them" },
@@ -146,7 +170,7 @@ fn remedies(
         let set = |value: u32| format!("{sysctl} -w {}", words::shell(&format!("{name}={value}")));
         let path = format!("/proc/sys/{}", key(&kind.interface, '/'));
         let action = Action::write(&path, LOOSE, setting.own).through(sysctl.through.as_ref());
-        all.push(Remedy::to("take answers by any interface that leads anywhere (loose)").set(
+        all.push(Remedy::to("take packets by any interface that leads anywhere (loose)").set(
             action,
             set(LOOSE),
             set(setting.own),
@@ -154,10 +178,9 @@ fn remedies(
     }
     let ip = command_in(measures.model, kind.netns, "ip");
     all.push(Remedy {
-        text:
-            "see by which interface this host sends there: routes and answers should take the same"
-                .into(),
-        command: format!("{ip} route get {}", first.remote.ip().to_canonical()),
+        text: "see by which interface it would send there: what comes from there should come in by the same"
+            .into(),
+        command: format!("{ip} route get {}", sender(first)),
         action: Some(Action::look(Question::State).through(ip.through.as_ref())),
         ..Remedy::default()
     });
@@ -216,6 +239,29 @@ mod tests {
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "sysctl -w net.ipv4.conf.eth0.rp_filter=2");
         assert_eq!(way.undo, "sysctl -w net.ipv4.conf.eth0.rp_filter=1");
+    }
+
+    #[test]
+    fn a_router_of_this_host_that_drops_the_question_is_named() {
+        let mut facts = connects(48, "10.0.0.1:40000", 1, "eth0");
+        facts.truncate(1);
+        let mut drops = dropped(REVERSE_PATH, "tcp", "10.0.0.1:40000", "192.0.2.1:80", 4);
+        if let Body::PacketDrops(drops) = &mut drops.body {
+            drops.netns = 7;
+        }
+        let (netns, index, netns_name) = (7, 2, "router".to_string());
+        let link = Link { netns, index, netns_name, name: "eth0".into(), ..Link::default() };
+        let path = ReversePath { netns, index, own: 1, of_all: 1, forwards: Some(true) };
+        facts.extend([drops, fact(Body::Link(link)), fact(Body::ReversePath(path))]);
+        let found = findings(facts);
+        assert_eq!(
+            found[0].title,
+            "curl waits for a connection to 192.0.2.1:80, but what it sends is dropped where it comes in by eth0 of network namespace router: the \
+             kernel would not send back to 10.0.0.1 by it"
+        );
+        assert_eq!(found[0].code, CODE);
+        let way = &found[0].remedy[0];
+        assert_eq!(way.command, "ip netns exec router sysctl -w net.ipv4.conf.eth0.rp_filter=2");
     }
 
     #[test]

@@ -174,14 +174,20 @@ fn answering(
     again: Option<u64>,
 ) -> Wording {
     let waits = who_waits(measures, end);
-    let nothing_lost = " This host sent nothing twice meanwhile: the time passes at the peer or on the way from it.";
+    let nothing_lost = match is_here(address) {
+        true => "",
+        false => {
+            " This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
+        }
+    };
     Wording {
         title: format!("{waits} for {address}, which takes its time to answer"),
         text: format!(
-            "{} pass in waits for what it sends, {} the longest.{}{}",
+            "{} pass in waits for what it sends, {} the longest.{}{}{}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
             translated(measures, end),
+            if is_here(address) { UNSEEN } else { "" },
             match again {
                 None => String::new(),
                 Some(0) => nothing_lost.to_string(),
@@ -205,6 +211,14 @@ fn answering(
     }
 }
 
+/// A loopback address never leaves its host: whoever has the other end is a process here, which only root may see, or behind a translation.
+fn is_here(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+/// What is said of such a peer.
+const UNSEEN: &str = " The address is this host's own; who answers there could not be seen.";
+
 /// Whom it is really, where its address stands for another.
 fn translated(measures: &Measures<'_>, end: &End) -> String {
     let Object::Inet(ino) = end.object else { return String::new() };
@@ -226,7 +240,20 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
             .into(),
         ..ask::of_socket(measures.model, socket)
     });
-    let mtr = command_in(measures.model, socket.map_or(0, |it| it.netns), "mtr");
+    let netns = socket.map_or(0, |it| it.netns);
+    if is_here(address) {
+        let ss = command_in(measures.model, netns, "ss");
+        let flags = if socket.is_none_or(InetRef::is_tcp) { "-tlnp" } else { "-ulnp" };
+        let who = Remedy {
+            text: "see, as root, who answers there, and ask again as root: then it is followed"
+                .into(),
+            command: format!("{ss} {flags} 'sport = :{}'", address.port()),
+            action: Some(Action::look(Question::State).through(ss.through.as_ref())),
+            ..Remedy::default()
+        };
+        return own.into_iter().chain([who]).collect();
+    }
+    let mtr = command_in(measures.model, netns, "mtr");
     let by = if socket.is_none_or(InetRef::is_tcp) { "--tcp" } else { "--udp" };
     let way = Remedy {
         text: text.into(),
@@ -360,6 +387,18 @@ mod tests {
         let (text, way) = found("udp");
         assert!(!text.contains("sent nothing twice"), "{text}");
         assert_eq!(way.as_deref(), Some("mtr -n --udp --port 123 192.0.2.1"));
+    }
+
+    #[test]
+    fn a_loopback_address_is_never_called_another_host() {
+        let object = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:8932", 1);
+        let mut facts = vec![wait(10, "client", "poll", object, 0, 48)];
+        facts.extend(counters(&[("Tcp.RetransSegs", 3, 3)]));
+        let finding = findings(of_command(facts)).remove(0);
+        assert!(finding.text.contains("could not be seen"), "{}", finding.text);
+        assert!(!finding.text.contains("on the way"), "{}", finding.text);
+        let way = finding.remedy.last().map(|way| way.command.clone());
+        assert_eq!(way.as_deref(), Some("ss -tlnp 'sport = :8932'"));
     }
 
     #[test]

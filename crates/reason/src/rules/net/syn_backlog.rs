@@ -1,7 +1,8 @@
 //! net.syn_backlog: clients try to be connected, and a listener has no room for one more connection that is only half made.
 //!
 //! Two counters name it: what the listener itself dropped, and the attempts that its network namespace ignored because a SYN queue was full
-//! and cookies are off (TCPReqQFullDrop). With cookies (TCPReqQFullDoCookies, SyncookiesSent) nobody is ignored, so those say nothing
+//! and cookies are off (TCPReqQFullDrop). Of the last quarter of tcp_max_syn_backlog, which is kept for known hosts, no counter speaks: there the
+//! listener's own count of half made connections is the second witness. With cookies (TCPReqQFullDoCookies, SyncookiesSent) nobody is ignored, so those say nothing
 //! here. Must not: claim what an accept queue that overflows explains (its clients stay half connected, and fill this queue too), or say who
 //! fills the queue: only addresses are known, which anybody can forge. Rejected: ListenDrops alone (it counts drops for every reason).
 //!
@@ -13,7 +14,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_packets::DROPS;
-use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, server, were};
+use crate::rules::net::listeners::{
+    LAST_QUARTER, Listener, claimed, clients, listeners, lost, server, were,
+};
 use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
@@ -38,10 +41,12 @@ pub(crate) static RULE: Rule = Rule {
     title: "A listener has no room for more connections that are half made",
     theory: "A connection that was asked for and not acknowledged yet has an entry in its listener's SYN queue, which holds as many as listen's \
              backlog. Once it is full the kernel answers with a cookie, which needs no entry; where net.ipv4.tcp_syncookies is 0 it ignores \
-             whoever asks, who tries again after 1, 3, 7 s. A flood of requests fills it, or clients whose acknowledgement never comes.",
+             whoever asks, who tries again after 1, 3, 7 s. Without cookies it also keeps the last quarter of net.ipv4.tcp_max_syn_backlog for \
+             hosts that it knows from connections before, and ignores all others. A flood of requests fills it, or clients whose acknowledgement never comes.",
     needs: &[
         "a listening socket dropped attempts to connect, while its accept queue had room",
-        "its network namespace ignored attempts because a SYN queue was full (TCPReqQFullDrop)",
+        "its network namespace ignored attempts because a SYN queue was full (TCPReqQFullDrop); or cookies are off and its half made connections \
+         leave no more than the last quarter of net.ipv4.tcp_max_syn_backlog",
         "clients were seen to wait for it; or it dropped ten a second",
     ],
     refuted_by: &[
@@ -50,6 +55,10 @@ pub(crate) static RULE: Rule = Rule {
             "an_accept_queue_that_overflows_is_the_cause",
         ),
         Refutation::new("cookies were sent: nobody was ignored", "cookies_leave_nobody_out"),
+        Refutation::new(
+            "its half made connections leave more than the last quarter, or cookies are on",
+            "a_queue_with_room_ignores_nobody",
+        ),
         Refutation::new(
             "another listener dropped them",
             "a_listener_that_dropped_nothing_has_room",
@@ -64,7 +73,7 @@ pub(crate) static RULE: Rule = Rule {
         "a longer backlog (listen, net.core.somaxconn, net.ipv4.tcp_max_syn_backlog)",
     ],
     stories: &["S3.5"],
-    thresholds: &[&WAITED, &DROPS],
+    thresholds: &[&WAITED, &DROPS, &LAST_QUARTER],
     finds: Finds::Look(find),
 };
 
@@ -118,40 +127,61 @@ fn wording(measures: &Measures<'_>, listener: Listener<'_>, lost: &Losses) -> Wo
             words::seconds(waited)
         ),
     };
+    let (full, because) = match listener.has_last_quarter() {
+        None => (
+            "is full".to_string(),
+            format!(
+                "as many connections as its backlog allows ({}) are asked for and not acknowledged yet, and SYN cookies are off.",
+                listener.state.accept_limit
+            ),
+        ),
+        Some(of) => (
+            "takes nobody new".to_string(),
+            format!(
+                "{} connections are asked for and not acknowledged yet, of {} that net.ipv4.tcp_max_syn_backlog allows. SYN cookies are off, and \
+                 then the last quarter is kept for hosts that have been connected before.",
+                of.half_made, of.limit
+            ),
+        ),
+    };
     Wording {
-        title: format!("the SYN queue of {server} on {place} is full"),
+        title: format!("the SYN queue of {server} on {place} {full}"),
         text: format!(
-            "{} to connect {} ignored: as many connections as its backlog allows ({}) are asked for and not acknowledged yet, and SYN cookies \
-             are off. Its accept queue has room: {} of at most {} wait there.{who}",
+            "{} to connect {} ignored: {because} Its accept queue has room: {} of at most {} wait there.{who}",
             words::count(listener.dropped as usize, "attempt", "attempts"),
             were(listener.dropped),
-            listener.state.accept_limit,
             listener.state.accept_queue,
             listener.state.accept_limit,
         ),
-        evidence: vec![
-            Evidence::new(
-                "dropped by this listener",
-                listener.dropped as f64,
-                "1",
-                "sock, sk_drops",
-            ),
-            Evidence::new(
-                "attempts ignored for a full SYN queue",
-                listener.requests_ignored as f64,
-                "1",
-                "/proc/net/netstat TcpExt.TCPReqQFullDrop",
-            ),
-            Evidence::new(
-                "overflows of accept queues",
-                listener.overflows as f64,
-                "1",
-                "/proc/net/netstat TcpExt.ListenOverflows",
-            ),
-            Evidence::new("backlog", f64::from(listener.state.accept_limit), "1", "sock"),
-        ],
+        evidence: evidence(listener),
         remedy: remedies(measures, listener),
     }
+}
+
+fn evidence(listener: Listener<'_>) -> Vec<Evidence> {
+    let mut evidence = vec![
+        Evidence::new("dropped by this listener", listener.dropped as f64, "1", "sock, sk_drops"),
+        Evidence::new(
+            "attempts ignored for a full SYN queue",
+            listener.requests_ignored as f64,
+            "1",
+            "/proc/net/netstat TcpExt.TCPReqQFullDrop",
+        ),
+        Evidence::new(
+            "overflows of accept queues",
+            listener.overflows as f64,
+            "1",
+            "/proc/net/netstat TcpExt.ListenOverflows",
+        ),
+        Evidence::new("backlog", f64::from(listener.state.accept_limit), "1", "sock"),
+    ];
+    if let Some(of) = listener.has_last_quarter() {
+        let half_made = f64::from(of.half_made);
+        evidence.push(Evidence::new("connections half made", half_made, "1", "request_sock_queue"));
+        let limit = f64::from(of.limit);
+        evidence.push(Evidence::new("most of them", limit, "1", "net.ipv4.tcp_max_syn_backlog"));
+    }
+    evidence
 }
 
 fn remedies(measures: &Measures<'_>, listener: Listener<'_>) -> Vec<Remedy> {
@@ -228,6 +258,31 @@ mod tests {
         let way = &found[0].remedy[0];
         assert_eq!(way.command, "sysctl -w net.ipv4.tcp_syncookies=1");
         assert_eq!(way.undo, "sysctl -w net.ipv4.tcp_syncookies=0");
+    }
+
+    /// Nothing but drops is counted, and so many connections of 64 are half made.
+    fn half_made(half_made: u32, cookies: bool) -> Vec<Fact> {
+        let mut facts = scene(9, &[], true);
+        for fact in &mut facts {
+            if let Body::Endpoint(Endpoint { socket: Some(state), .. }) = &mut fact.body {
+                state.requests = Some(Requests { half_made, limit: 64, cookies });
+            }
+        }
+        facts
+    }
+
+    #[test]
+    fn the_last_quarter_is_for_known_hosts() {
+        let found = findings(half_made(48, false));
+        assert_eq!((found.len(), &*found[0].code), (1, CODE), "{found:?}");
+        assert_eq!(found[0].title, "the SYN queue of server 20 on 10.0.0.2:80 takes nobody new");
+        assert!(found[0].text.contains("48 connections"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_queue_with_room_ignores_nobody() {
+        assert!(!says(CODE, half_made(30, false)));
+        assert!(!says(CODE, half_made(64, true)), "cookies are on");
     }
 
     #[test]

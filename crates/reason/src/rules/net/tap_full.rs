@@ -15,9 +15,11 @@ use crate::rules::net::dropped_packets::{
 };
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
+use crate::waits::WaitClass;
 
 const REASON: &str = "FULL_RING";
 
@@ -137,11 +139,13 @@ fn wording(
 ) -> Wording {
     let tap = &full.drops.interface;
     let reader = full.reader.map(|it| whole(measures, it));
+    let stopped = reader.as_ref().and_then(|it| stopped(measures, it));
     let reads_on = full.read as f64 >= READS.value * full.drops.packets as f64;
     let who = reader.as_ref().map_or("whoever has it open".to_string(), words::who);
-    let does = match reads_on {
-        true => format!("{who} does not read {tap} as fast as it is sent to"),
-        false => format!("{who} does not read {tap}"),
+    let does = match (stopped, reads_on) {
+        (Some(stopped), _) => format!("{who} {stopped} and does not read {tap}"),
+        (None, true) => format!("{who} does not read {tap} as fast as it is sent to"),
+        (None, false) => format!("{who} does not read {tap}"),
     };
     let dropped = words::thousands(full.drops.packets as f64);
     let title = match losers(measures, ends, losing) {
@@ -172,11 +176,14 @@ fn wording(
     ];
     let mut remedy: Vec<Remedy> = reader
         .iter()
-        .map(|it| {
-            Remedy::to(format!("see what {} does instead of reading", words::who(it))).look(it)
+        .map(|it| match stopped {
+            Some(IS_STOPPED) => Remedy::to("continue it").go_on(it),
+            _ => {
+                Remedy::to(format!("see what {} does instead of reading", words::who(it))).look(it)
+            }
         })
         .collect();
-    if reads_on {
+    if reads_on && stopped.is_none() {
         remedy.push(longer(measures, full, length));
     }
     Wording {
@@ -188,6 +195,20 @@ fn wording(
         ),
         evidence,
         remedy,
+    }
+}
+
+const IS_STOPPED: &str = "is stopped";
+
+/// How a process is kept from running at all, as the look ends.
+fn stopped(measures: &Measures<'_>, process: &ThreadRef) -> Option<&'static str> {
+    let main = wait_words::main_thread(measures, process.pid);
+    let stands = measures.graph.waits_of(&main).last().filter(|wait| wait.standing)?;
+    match stands.class {
+        WaitClass::Stopped => Some(IS_STOPPED),
+        WaitClass::Traced => Some("is stopped by a debugger"),
+        WaitClass::FrozenCgroup => Some("is frozen"),
+        _ => None,
     }
 }
 
@@ -208,7 +229,7 @@ mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{LOOK_NS, fact, of_process, thread};
+    use crate::rules::scenes::{LOOK_NS, blocked, fact, of_process, thread};
 
     const CODE: &str = "net.tap_full";
 
@@ -249,6 +270,21 @@ mod tests {
         // Of who is not seen as the look ends: the next that is called so.
         assert_eq!(found[0].remedy[0].command, "holdup -p $(pgrep -n -x -- guest)");
         assert_eq!(found[0].remedy.len(), 1, "a longer queue fills as well");
+    }
+
+    #[test]
+    fn a_reader_that_is_stopped_is_said_to_be() {
+        let mut facts = full("tun", 142, 142, 300);
+        facts.push(blocked(20, "guest", WaitState::Stopped, ""));
+        let found = findings(facts);
+        let found = found.iter().find(|it| it.code == CODE).expect("a finding");
+        assert!(
+            found.title.starts_with("guest 20 is stopped and does not read eth0"),
+            "{}",
+            found.title
+        );
+        assert!(found.remedy[0].command.contains("kill -CONT"), "{}", found.remedy[0].command);
+        assert_eq!(found.remedy.len(), 1, "a longer queue fills as well");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! what it computes, before its clients are said to wait for a server that is at work. Limits that refuse a call have names of
 //! their own; what else is refused is only tried again.
 
+mod core_dump;
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
 pub(crate) mod descriptor_trend;
@@ -34,6 +35,9 @@ pub(crate) mod tasks_trend;
 pub(crate) mod timezone_stat;
 pub(crate) mod traced;
 pub(crate) mod tty_blocked;
+mod turned_away;
+#[cfg(test)]
+mod turned_away_tests;
 pub(crate) mod unit_job;
 pub(crate) mod vfork_exec;
 pub(crate) mod who_talks;

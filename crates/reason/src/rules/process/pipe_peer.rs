@@ -2,8 +2,10 @@
 //!
 //! A log collector that was stopped, a reader that sleeps between lines. A reader that is at work all the time is
 //! no fault: then the pipe is only the place where a busy pipeline shows that it is busy, and nothing is said here.
+//! A process that has crashed writes its core into such a pipe: core_dump.rs has the words.
 //! Rejected: how full the pipe is (a full one with a quick reader is a good pipeline).
 
+use super::core_dump;
 use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -67,22 +69,19 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_>) -> Wording {
     let reader = wait_words::holder(measures, end);
-    let by = reader.as_ref().map_or_else(
-        || "a reader that is not known".to_string(),
-        |it| measures.model.threads.who(it),
-    );
+    let by = reader.as_ref().map(|it| measures.model.threads.who(it));
     let pipe = name(measures, end);
     let on = measures.model.name_of(&end.object);
     let longest = wait_words::longest(measures, end);
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "room in the pipe");
-    evidence.push(Evidence::new(
-        format!("share of that time in which {by} {}", doing.does),
-        doing.share,
-        "1",
-        "sched_switch and the task iterator",
-    ));
-    if let Some(reader) = &reader {
+    if let (Some(reader), Some(by)) = (&reader, &by) {
+        evidence.push(Evidence::new(
+            format!("share of that time in which {by} {}", doing.does),
+            doing.share,
+            "1",
+            "sched_switch and the task iterator",
+        ));
         let fds = ends(measures, end).filter(|e| e.readable && e.process.pid == reader.pid);
         evidence.push(Evidence::new(
             format!("reading descriptors of {by} on it"),
@@ -92,22 +91,31 @@ fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_
         ));
     }
     let waiter = wait_words::waiter(measures, end);
+    let does = by.as_ref().map(|by| format!("{by} {}", doing.does));
+    let dumps = core_dump::is_one(end);
+    let title = match (&by, &does) {
+        (_, does) if dumps => core_dump::title(&waiter, does.as_deref()),
+        (Some(by), _) if end.circle => {
+            format!("{waiter} and {by} wait for each other: each for the other to read its pipe")
+        }
+        (_, Some(does)) => format!("{waiter} waits to write to {pipe}: its reader {does}"),
+        _ => format!("{waiter} waits to write to {pipe}, and who reads it was not seen"),
+    };
+    let room = match &end.object {
+        _ if dumps => "the pipe into the program that takes its core (kernel.core_pattern)".into(),
+        Object::Pipe(_) => format!("{} {}", on.kind, on.name),
+        _ => "a pipe".to_string(),
+    };
+    let meanwhile = does.map_or_else(String::new, |does| {
+        format!(" Meanwhile {does} for {}.", words::percent(doing.share))
+    });
     Wording {
-        title: match end.circle && reader.is_some() {
-            true => format!(
-                "{waiter} and {by} wait for each other: each for the other to read its pipe"
-            ),
-            false => format!("{waiter} waits to write to {pipe}: its reader {by} {}", doing.does),
-        },
+        title,
         text: format!(
-            "{} pass in {} for room in {} {}; the longest {}. Meanwhile {by} {} for {}.",
+            "{} pass in {} for room in {room}; the longest {}.{meanwhile}",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
-            on.kind,
-            on.name,
             wait_words::lasted_of(&longest, loss.seconds),
-            doing.does,
-            words::percent(doing.share),
         ),
         evidence,
         remedy: remedy(measures, end),
@@ -121,7 +129,8 @@ fn name(measures: &Measures<'_>, end: &End) -> String {
     });
     match (&*measures.model.name_of(&end.object).kind, reads_standard_input) {
         ("pipe", true) => "the pipe into its reader's standard input".into(),
-        ("pipe", false) => "a full pipe".into(),
+        ("pipe" | "kernel", false) => "a full pipe".into(),
+        ("FIFO", _) => format!("the FIFO with {}", measures.model.name_of(&end.object).name),
         _ => measures.model.name_of(&end.object).name,
     }
 }
@@ -136,12 +145,30 @@ fn ends<'a>(measures: &'a Measures<'_>, end: &End) -> impl Iterator<Item = &'a E
 }
 
 fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
-    let Some(reader) = wait_words::holder(measures, end) else {
+    let reader = wait_words::holder(measures, end);
+    if core_dump::is_one(end) {
+        let name = reader.as_ref().map(|it| measures.model.threads.who(it));
+        return core_dump::ways_out(end, reader.as_ref().zip(name.as_deref()));
+    }
+    let Some(reader) = reader else {
+        if !matches!(end.object, Object::Pipe(_)) {
+            let waiter = &end.links[end.named].who;
+            return vec![Remedy::to("see which pipe it is").kernel_stack(waiter)];
+        }
+        let on = measures.model.name_of(&end.object);
+        if on.kind == "FIFO" {
+            let ls = "find /proc/[0-9]*/fd -lname '/*' -exec test -p {} \\; -ls 2>/dev/null   # lr-x: a reading end";
+            return vec![
+                Remedy::to("find who has its reading end")
+                    .command(ls)
+                    .acting(Action::look(Question::State)),
+            ];
+        }
         return vec![Remedy {
             text: "find who has its reading end".into(),
             command: format!(
                 "find /proc/[0-9]*/fd -ls 2>/dev/null | grep -F -- {}   # lr-x: a reading end",
-                words::shell(&measures.model.name_of(&end.object).name)
+                words::shell(&on.name)
             ),
             action: Some(Action::look(Question::State)),
             ..Remedy::default()
@@ -218,6 +245,59 @@ mod tests {
         let finding = &report.findings[0];
         assert!(finding.title.starts_with("service waits to write"), "{}", finding.title);
         assert_eq!(finding.chain[0].who.name, "bash");
+    }
+
+    #[test]
+    fn of_a_reader_that_was_not_seen_nothing_is_said() {
+        let mut facts = pipe(blocked(20, "collector", WaitState::Sleep, "nanosleep"));
+        facts.retain(|fact| !matches!(&fact.body, Body::Endpoint(end) if end.readable));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert!(finding.title.ends_with("and who reads it was not seen"), "{}", finding.title);
+        assert!(!finding.text.contains("Meanwhile"), "{}", finding.text);
+    }
+
+    /// Process 10 has crashed, and process 20 is to read its core.
+    fn dumps(handler: bool) -> crate::answer::report::Finding {
+        let frames = ["anon_pipe_write", "vfs_coredump"].map(String::from).to_vec();
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        let place = Place { state: WaitState::Sleep, stack: 1, ..Place::default() };
+        facts.push(at_place(10, "service", place));
+        facts.push(identity(Thread {
+            thread: thread(2, "kthreadd"),
+            kernel: true,
+            ..Thread::default()
+        }));
+        if handler {
+            let mut read = endpoint(20, "handler", ObjectRef::Pipe { ino: 5 });
+            if let Body::Endpoint(end) = &mut read.body {
+                (end.fd, end.writable) = (0, false);
+            }
+            let known =
+                Thread { thread: thread(20, "handler"), parent_pid: 2, ..Thread::default() };
+            facts.extend([read, identity(known)]);
+            facts.push(blocked(20, "handler", WaitState::Sleep, "nanosleep"));
+        }
+        explain(facts).findings[0].clone()
+    }
+
+    #[test]
+    fn who_is_to_take_a_core_dump_is_named_and_its_end_lets_the_crashed_one_go() {
+        let finding = dumps(true);
+        assert_eq!((&*finding.code, finding.culprit.pid), ("process.pipe_peer", Some(20)));
+        assert!(
+            finding.title.contains("core dump is taken: handler 20 sleeps"),
+            "{}",
+            finding.title
+        );
+        assert_eq!(finding.remedy[1].command, "kill 20");
+        let unseen = dumps(false);
+        assert!(unseen.title.ends_with("who takes it was not seen"), "{}", unseen.title);
+        assert_eq!(
+            (unseen.culprit.pid, &*unseen.remedy[0].command),
+            (None, "sysctl kernel.core_pattern")
+        );
     }
 
     #[test]

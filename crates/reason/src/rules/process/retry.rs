@@ -3,10 +3,10 @@
 //! Mostly connections to a server that is not there (ECONNREFUSED), or to where nothing leads (ENETUNREACH, EHOSTUNREACH), and a server whose address another has (EADDRINUSE), or this
 //! host has not (EADDRNOTAVAIL); also
 //! writes to a file system without room; what the caller has no right to (refused_right.rs); and whole programs that fail
-//! (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
+//! (failed_program.rs), and sessions that a server ends at once (turned_away.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
 //! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
 
-use super::{failed_program, refused_right};
+use super::{failed_program, refused_right, turned_away};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -35,7 +35,8 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[
         "the same call was refused for the same address, path or file system again and again",
         "a sleep stands between the tries, and takes most of the time between them",
-        "where no call was seen to be refused: a program that was begun again and again ended badly each time but the last",
+        "where no call was seen to be refused: a program that was begun again and again ended badly each time but the last, or a server \
+         that begins a process for each connection did so at each try, and that ended badly at once",
     ],
     refuted_by: &[
         Refutation::new(
@@ -49,6 +50,10 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new(
             "a program that was begun again and again ended well in between: it is run now and then",
             "what_ends_well_now_and_then_is_not_tried",
+        ),
+        Refutation::new(
+            "the process that a server began for the connection ended well, or lived on: it was a session",
+            "who_connects_and_whose_session_ends_badly_at_once_is_turned_away",
         ),
         Refutation::new(
             "a right was refused in passing: other work lies between it and the sleep, or many are refused",
@@ -77,7 +82,10 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         TakenAddress,
     };
     match end.class {
-        FailedProgram => return failed_program::matched(measures, end),
+        FailedProgram => {
+            return failed_program::matched(measures, end)
+                .or_else(|| turned_away::matched(measures, end));
+        }
         RefusedRight => return refused_right::matched(measures, end),
         _ => {}
     }

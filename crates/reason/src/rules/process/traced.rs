@@ -1,19 +1,24 @@
 //! process.traced: a process stands still in the hands of a tracer.
 //!
 //! State t is the witness, the tracer's pid in /proc/PID/status the second fact. A debugger at a breakpoint, or a
-//! tracer that went away from the keyboard; strace shows as many short stops and becomes a finding only when
-//! they add up. Must not: blame a tracer that nobody waits for.
+//! tracer that went away from the keyboard. A tracer of calls (strace) shows as many short stops. Most of them are too short to
+//! be seen one by one, and each costs its way off the CPU and back besides: so of it how often the process leaves
+//! the CPU is said and how little it runs, and never the sum of the stops alone. A busy program leaves the CPU as often by itself, so that is said
+//! only where stops were seen again and again: pstack and gcore stop each thread once. Must not: blame a tracer that nobody waits for.
 
 use super::standstill::{NOTICED, Standstill};
-use crate::facts::ThreadRef;
+use crate::facts::{Ns, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
-use crate::rules::wording::{Evidence, Remedy, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit, holder_doing};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -34,9 +39,79 @@ pub(crate) static RULE: Rule = Rule {
         "end the tracer, if it has attached to the process: it lets it go (what it started itself it kills)",
     ],
     stories: &["S0.4"],
-    thresholds: &[&NOTICED],
+    thresholds: &[&NOTICED, &STOP_MAX, &STOPS_MIN, &SEEN_MIN, &SPREAD_MIN],
     finds: Finds::End(find),
 };
+
+static STOP_MAX: Threshold = Threshold::new(
+    0.1,
+    "s",
+    "a tracer of calls lets go within less; whoever is held for longer stands at a person's word",
+    "chosen: no person answers as quickly",
+);
+static STOPS_MIN: Threshold = Threshold::new(
+    20.0,
+    "1/s",
+    "a process that its tracer holds for short times only, and that leaves the CPU so often, is stopped at its calls",
+    "chosen: one call every 0.1 s, each with two stops",
+);
+
+static SEEN_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "stops that are seen of a process whose calls are traced; fewer are those of a snapshot",
+    "chosen: a tool that looks once stops a thread as it attaches, and perhaps once more",
+);
+static SPREAD_MIN: Threshold = Threshold::new(
+    0.5,
+    "s/s",
+    "the part of the look between the first and the last of these stops, from which on they are all over it",
+    "chosen: a snapshot of many threads stops each of them, but all at one time",
+);
+
+/// Where a process's sums are from.
+const SUMS: &str = "sched_switch";
+
+/// What tracing each call makes of a process.
+struct Stops {
+    /// How often it left the CPU by itself, in a second.
+    per_second: f64,
+    /// What it ran, seconds.
+    ran: f64,
+    /// Of so many seconds.
+    of: f64,
+}
+
+impl Stops {
+    /// Of one that is held again and again, for short times.
+    fn of(measures: &Measures<'_>, stands: &Standstill<'_>, traced: &ThreadRef) -> Option<Self> {
+        let of = measures.cpu.counted_seconds.max(1e-9);
+        let (mut left, mut ran_ns) = (0, 0);
+        for time in measures.times_of(traced.pid) {
+            left += time.switches.saturating_sub(time.preemptions);
+            ran_ns += time.run_ns;
+        }
+        let per_second = left as f64 / of;
+        let is_it = stands.longest.seconds < STOP_MAX.value
+            && per_second >= STOPS_MIN.value
+            && is_stopped_throughout(measures, traced, of);
+        is_it.then_some(Self { per_second, ran: ran_ns as f64 / 1e9, of })
+    }
+}
+
+/// Whether stops of a process were seen again and again, all over the look: else its switches are its own.
+fn is_stopped_throughout(measures: &Measures<'_>, traced: &ThreadRef, seconds: f64) -> bool {
+    let is_stop =
+        |wait: &&WaitSpan| wait.class == WaitClass::Traced && wait.thread.pid == traced.pid;
+    let (mut seen, mut first_ns, mut last_ns) = (0u32, Ns::MAX, Ns::MIN);
+    for wait in measures.waits().filter(is_stop) {
+        seen += 1;
+        first_ns = first_ns.min(wait.begin_ns);
+        last_ns = last_ns.max(wait.begin_ns);
+    }
+    let spread = last_ns.saturating_sub(first_ns) as f64 / 1e9;
+    f64::from(seen) >= SEEN_MIN.value && spread >= SPREAD_MIN.value * seconds
+}
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let stands = Standstill::of(measures, end, WaitClass::Traced)?;
@@ -44,26 +119,36 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let tracer = tracer(measures, &traced);
     let by = culprit(measures.model, tracer.as_ref().unwrap_or(&traced));
     let proof = if tracer.is_some() { Proof::Read } else { Proof::OneWitness };
-    let words = explain(measures, &stands, &traced, tracer.as_ref());
+    let stops = Stops::of(measures, &stands, &traced);
+    let is_slowed = stops.is_some() && stands.matters();
+    let words = explain(measures, &stands, (&traced, stops), tracer.as_ref());
     let matched = Match::new(by, proof, move |_| words.clone());
-    Some(stands.weigh(measures, matched))
+    let mut matched = stands.weigh(measures, matched);
+    if is_slowed {
+        // The stops that were seen are a small part of what it costs.
+        matched.severity_min = Severity::Warning;
+    }
+    Some(matched)
 }
 
 fn explain(
     measures: &Measures<'_>,
     stands: &Standstill<'_>,
-    traced: &ThreadRef,
+    (traced, stops): (&ThreadRef, Option<Stops>),
     tracer: Option<&ThreadRef>,
 ) -> Wording {
     let who = measures.model.threads.who(traced);
     let by = tracer.map_or_else(|| "its tracer".to_string(), |it| measures.model.threads.who(it));
-    let title = match stands.has_victims() {
-        false => format!("{who} is held by {by}, which traces it"),
-        true => {
-            format!(
-                "{} waits for {who}, which is held by {by}, its tracer",
-                stands.victim(measures)
-            )
+    let title = match (stands.has_victims(), &stops) {
+        (false, Some(stops)) => format!(
+            "{who} is slowed by {by}, which traces it: it leaves the CPU {} times a second",
+            words::rate(stops.per_second)
+        ),
+        (false, None) => format!("{who} is held by {by}, which traces it"),
+        (true, stops) => {
+            let held = if stops.is_some() { "slowed" } else { "held" };
+            let victim = stands.victim(measures);
+            format!("{victim} waits for {who}, which is {held} by {by}, its tracer")
         }
     };
     let fact = format!("{who} is in state t (stopped by a tracer), longest");
@@ -74,9 +159,22 @@ fn explain(
     }
     evidence.extend(stands.others_evidence(&who));
     let since = wait_words::duration(&stands.longest);
+    let held = match stops {
+        Some(stops) => {
+            let off = Evidence::new("left the CPU by itself", stops.per_second, "1/s", SUMS);
+            evidence.extend([off, Evidence::new("ran", stops.ran, "s", SUMS)]);
+            format!(
+                "{by} stops {who} at its calls. Each stop costs the way off the CPU and back, and a turn of the tracer: {who} \
+                 ran for {} of {}. The longest stop that was seen took {since}; most are too short to be seen one by one.",
+                words::seconds(stops.ran),
+                words::seconds(stops.of)
+            )
+        }
+        None => format!("{by} has held {who} for {since}."),
+    };
     Wording {
         title,
-        text: format!("{by} has held {who} for {since}. {}", stands.who_waited(measures)),
+        text: format!("{held} {}", stands.who_waited(measures)),
         evidence,
         remedy: remedy(measures, traced, tracer),
     }
@@ -98,6 +196,10 @@ fn remedy(measures: &Measures<'_>, traced: &ThreadRef, tracer: Option<&ThreadRef
             ..Remedy::default()
         }];
     };
+    if holder_doing::has_ended(measures.model, tracer) {
+        // Nobody is left to be ended, or to be looked for by that number.
+        return vec![Remedy::to("nothing is to be done: its tracer has ended, and lets it go")];
+    }
     let known = measures.model.threads.identity(traced);
     if known.is_some_and(|it| it.parent_pid == tracer.pid) {
         return vec![Remedy::to(
@@ -147,6 +249,75 @@ mod tests {
         let finding = &explain(facts).findings[0];
         assert_eq!(finding.code, "process.traced");
         assert_eq!(finding.remedy[0].command, "", "{}", finding.remedy[0].text);
+    }
+
+    #[test]
+    fn a_tracer_of_calls_is_said_to_slow_and_not_to_hold() {
+        let of = |switches| traced_dd(0..50, switches, false).remove(0);
+        let slowed = of(100_000);
+        assert!(slowed.title.starts_with("dd 20 is slowed by strace 30"), "{}", slowed.title);
+        assert!(slowed.text.contains("ran for 400 ms of 5 s"), "{}", slowed.text);
+        assert!(of(10).title.starts_with("dd 20 is held by strace 30"));
+    }
+
+    #[test]
+    fn the_switches_of_a_busy_one_that_was_stopped_for_a_snapshot_are_its_own() {
+        for stops in [0..1, 0..2, 20..30] {
+            let findings = traced_dd(stops, 100_000, false);
+            let is_said = findings.iter().any(|it| it.title.contains("slowed"));
+            assert!(!is_said, "{findings:?}");
+        }
+        let burst = &traced_dd(20..30, 100_000, false)[0];
+        assert!(burst.title.starts_with("dd 20 is held by strace 30"), "{}", burst.title);
+    }
+
+    #[test]
+    fn a_tracer_that_has_ended_is_not_to_be_ended() {
+        for is_gone in [false, true] {
+            let findings = traced_dd(0..50, 100_000, is_gone);
+            let remedy = &findings[0].remedy;
+            assert_eq!(remedy.iter().any(|way| way.command == "kill 30"), !is_gone, "{remedy:?}");
+        }
+    }
+
+    /// Process 20 in stops of 50 ms, by their numbers of one in 90 ms, with switches of its own, and whether its tracer ends in the look.
+    fn traced_dd(
+        stops: std::ops::Range<Ns>,
+        switches: u64,
+        is_gone: bool,
+    ) -> Vec<crate::answer::report::Finding> {
+        let mut facts = host();
+        let place = Place { state: WaitState::Traced, ..Place::default() };
+        for n in stops {
+            let begin_ns = 1_000_000 + n * 90_000_000;
+            let (thread, place, end_ns) = (thread(20, "dd"), place.clone(), begin_ns + 50_000_000);
+            let wake = Some(Wake { at_ns: end_ns, by: thread_of_tracer(), ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        }
+        let (thread, until_ns) = (thread(20, "dd"), LOOK_NS);
+        let run_ns = 400_000_000;
+        let time = ThreadTime { thread, until_ns, run_ns, switches, ..ThreadTime::default() };
+        facts.push(fact(Body::ThreadTime(time)));
+        facts.push(of_process(20, "dd"));
+        let thread = thread_of_dd();
+        facts.push(identity(Thread { thread, tracer_pid: 30, ..Thread::default() }));
+        facts.push(identity(Thread { thread: thread_of_tracer(), ..Thread::default() }));
+        if is_gone {
+            let exit = Exit { thread: thread_of_tracer(), last: true, code: Some(0) };
+            facts.push(Fact { at_ns: LOOK_NS - 1, body: Body::Exit(exit) });
+        }
+        let mut findings = explain(facts).findings;
+        findings.retain(|it| it.code == "process.traced");
+        findings
+    }
+
+    fn thread_of_tracer() -> ThreadRef {
+        thread(30, "strace")
+    }
+
+    fn thread_of_dd() -> ThreadRef {
+        thread(20, "dd")
     }
 
     #[test]

@@ -63,6 +63,8 @@ struct Reaper {
     traces: bool,
     /// What its first thread does.
     does: Option<WaitClass>,
+    /// How many more zombies it has.
+    others: usize,
 }
 
 impl Reaper {
@@ -83,7 +85,8 @@ impl Reaper {
             let waits = measures.timelines.of(model.threads.key(who));
             waits.last().filter(|wait| wait.standing).map(|wait| wait.class)
         });
-        Self { who, traces: tracer.is_some(), does: last }
+        let all = who.as_ref().map_or(0, |who| measures.zombies_of(who.pid));
+        Self { who, traces: tracer.is_some(), does: last, others: all.saturating_sub(1) }
     }
 
     fn relation(&self) -> &'static str {
@@ -120,6 +123,12 @@ fn explain(
         None => format!("{who} ended {} ago", wait_words::duration(longest)),
     };
     let does = reaper.does.map_or_else(String::new, |class| format!(" It {}.", in_wait(class)));
+    let others = match reaper.others {
+        0 => String::new(),
+        _ if reaper.traces => String::new(),
+        1 => " Another of its children has ended and is left so.".into(),
+        some => format!(" {some} more of its children have ended and are left so."),
+    };
     let fact = format!("{who} is in state Z (zombie), since");
     let mut evidence = wait_words::longest_evidence(longest, &fact);
     if let Some(parent) = &reaper.who {
@@ -132,7 +141,7 @@ fn explain(
         title,
         text: format!(
             "{since}. It has given back its memory, files, locks and connections: only its PID is left, which {by} has to \
-             collect (wait(2)).{does} {}",
+             collect (wait(2)).{does}{others} {}",
             stands.who_waited(measures)
         ),
         evidence,
@@ -224,6 +233,20 @@ mod tests {
         assert!(!report.answer.title.contains("idle"), "{}", report.answer.title);
         let why = report.answer.ends[0].why_open.as_deref();
         assert_eq!(why, Some("it has ended, and its parent has not waited for it"));
+    }
+
+    #[test]
+    fn of_many_the_parent_that_collects_none_is_said_once() {
+        let mut facts = zombie(WaitState::Sleep, "clock_nanosleep");
+        for pid in 21..24 {
+            let thread = thread(pid, "job");
+            facts.push(identity(Thread { thread, parent_pid: 10, ..Thread::default() }));
+            facts.push(blocked(pid, "job", WaitState::Ended, ""));
+        }
+        let of_parent = explain([facts.clone(), vec![of_process(10, "server")]].concat()).answer;
+        assert!(of_parent.text.contains("4 of its children have ended"), "{}", of_parent.text);
+        let text = asked(facts).findings[0].text.clone();
+        assert!(text.contains("3 more of its children have ended"), "{text}");
     }
 
     #[test]

@@ -81,7 +81,8 @@ mod tests {
     fn who_is_in_the_word_has_the_lock_and_nobody_else() {
         let waits = || stands(of_ten(10), place("futex", LOCK, None));
         let read = |address| {
-            let owner = FutexOwner { waiter: of_ten(10), address, word: 12, owner_tid: 12 };
+            let owner =
+                FutexOwner { waiter: of_ten(10), address, word: 12, owner_tid: 12, gone_tid: 0 };
             Fact { at_ns: LOOK_NS, body: Body::FutexOwner(owner) }
         };
         assert_eq!(led(vec![waits(), read(LOCK[0])]), ("futex word", Some(12)));
@@ -107,6 +108,7 @@ mod tests {
             address: 0x7000,
             word: WITH_WAITERS | 13,
             owner_tid: 0,
+            gone_tid: 0,
         };
         let read = Fact { at_ns: LOOK_NS, body: Body::FutexOwner(owner) };
         assert_eq!(led([all(128, 12), vec![read]].concat()), ("futex word", Some(13)), "by now");

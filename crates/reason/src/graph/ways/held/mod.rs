@@ -6,6 +6,7 @@
 mod bus_activation;
 pub(in crate::graph) mod child;
 mod connection;
+mod core_dump;
 mod ended_thread;
 mod fuse_server;
 mod futex_word;
@@ -47,6 +48,7 @@ pub static LADDER: &[&Way] = &[
     &futex_word::WAY,
     &joined::WAY,
     &last_child::WAY,
+    &core_dump::WAY,
     &pipe_end::WAY,
     &connection::WAY,
     &child::WAY,

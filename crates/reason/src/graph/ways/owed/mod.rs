@@ -23,6 +23,7 @@ mod person;
 mod polled;
 mod session_lock;
 mod unanswered;
+mod under_way;
 mod unit_job;
 mod woken_by;
 
@@ -31,6 +32,7 @@ use super::way::Way;
 /// In order: the first that finds somebody is it.
 pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
+    &under_way::WAY,
     &unit_job::WAY,
     &inside_server::WAY,
     &open_question::WAY,

@@ -1,6 +1,7 @@
 //! Whom a thread asks after that sleeps for short times again and again: its one child, or the thread of its process that is held up.
 //!
-//! Must not: take one sleep for a poll.
+//! Whoever gives its child something between the sleeps does not look after it: it keeps to a pace of its own, and the child waits for it
+//! (rsync --bwlimit). Must not: take one sleep for a poll.
 
 use super::held_sibling::held_sibling;
 use crate::facts::ThreadRef;
@@ -47,14 +48,27 @@ fn polled(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         return None;
     }
     let child = index.families.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
-    child.or_else(|| held_sibling(index, wait))
+    child.filter(|child| !feeds(index, wait, child)).or_else(|| held_sibling(index, wait))
+}
+
+/// Whether a thread gave a process, or those that it began, something to read again and again. Who has as many answers asks, whether the child
+/// is ready or well.
+fn feeds(index: &Index<'_>, wait: &WaitSpan, child: &ThreadRef) -> bool {
+    let fed = index.waits.fed_by(&wait.thread);
+    let of_it = fed.filter(|(pid, _)| index.families.descends(*pid, child.pid));
+    let (mut given, mut answers) = (0, 0);
+    for (pid, times) in of_it {
+        given += times;
+        answers += index.waits.woke(pid, wait.thread.pid);
+    }
+    given >= POLLS_MIN.count() && answers * 2 < given
 }
 
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
-    use crate::graph::ways::scenes::{child, led};
-    use crate::rules::scenes::slept;
+    use crate::graph::ways::scenes::{child, led, place};
+    use crate::rules::scenes::{slept, thread};
 
     /// Thread 10 sleeps so often, each time so long; it has one child.
     fn sleeps(count: u64, ns: Ns) -> (&'static str, Option<u32>) {
@@ -67,5 +81,27 @@ mod tests {
         assert_eq!(sleeps(5, 100_000_000), ("polled", Some(20)));
         assert_eq!(sleeps(2, 100_000_000), ("", None), "two are a retry");
         assert_eq!(sleeps(3, 600_000_000), ("", None), "too long to look for an event");
+    }
+
+    #[test]
+    fn who_feeds_its_child_between_the_sleeps_keeps_to_a_pace_of_its_own() {
+        const NS: Ns = 100_000_000;
+        let reads = |at: u64| {
+            let (begin_ns, end_ns) = (at * NS * 2, at * NS * 2 + NS + 1);
+            let by = thread(10, "sh");
+            let wake = Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() };
+            let pipe = Some(ObjectRef::Pipe { ino: 7 });
+            let (thread, place) = (thread(21, "job"), place("read", [0; 6], pipe));
+            let wait =
+                Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let sleeps = |at: u64| slept(10, "sh", at * NS * 2, at * NS * 2 + NS);
+        let with_reads = |reading: u64| {
+            let family = vec![child(20, 10), child(21, 20)];
+            led([family, (0..5).map(sleeps).collect(), (0..reading).map(reads).collect()].concat())
+        };
+        assert_eq!(with_reads(5), ("", None), "a child of its child reads");
+        assert_eq!(with_reads(1), ("polled", Some(20)), "one word is none");
     }
 }
