@@ -74,16 +74,21 @@ fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
     Some(Remedy::to(text).command(command).acting(asks))
 }
 
+/// Which calls are to be shown, as a word for strace.
+fn calls_of(action: &Action) -> String {
+    let filter = action.value.as_deref().unwrap_or("%clock,clock_nanosleep,%ipc,%network,%process");
+    words::shell(&format!("trace={filter}"))
+}
+
 fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
     let again = command_again(model);
     let who = model.threads.who(gone);
     let text = |what: &str| format!("{who} has ended; the next time, {what}");
-    let filter = action.value.as_deref().unwrap_or("%clock,%ipc,%network,%process");
+    let filter = calls_of(action);
     match (action.kind, action.question) {
-        (ActionKind::Ask, Some(Question::Calls)) => (
-            text("see what it calls, from its begin"),
-            format!("strace -f -e trace={filter} {again}"),
-        ),
+        (ActionKind::Ask, Some(Question::Calls)) => {
+            (text("see what it calls, from its begin"), format!("strace -f -e {filter} {again}"))
+        }
         (ActionKind::Ask, Some(Question::Profile)) => (
             text("see in which functions it is at work"),
             format!("perf record -g -- {again}; perf report"),
@@ -104,12 +109,11 @@ fn by_its_name(model: &Model, action: &Action, gone: &ThreadRef) -> (String, Str
         return (text("look while it lasts"), "holdup --for 30s".into());
     }
     let pid = format!("$(pgrep -n -x -- {})", words::shell(&pattern));
-    let filter = action.value.as_deref().unwrap_or("%clock,%ipc,%network,%process");
+    let filter = calls_of(action);
     match (action.kind, action.question) {
-        (ActionKind::Ask, Some(Question::Calls)) => (
-            text("see what it calls, while it lasts"),
-            format!("strace -f -p {pid} -e trace={filter}"),
-        ),
+        (ActionKind::Ask, Some(Question::Calls)) => {
+            (text("see what it calls, while it lasts"), format!("strace -f -p {pid} -e {filter}"))
+        }
         (ActionKind::Ask, Some(Question::Profile)) => {
             (text("see in which functions it is at work"), format!("perf top -p {pid}"))
         }

@@ -78,9 +78,17 @@ impl Remedy {
 
     /// Looks at the system calls of a process.
     pub fn calls(self, whom: &ThreadRef, filter: &str) -> Self {
-        let command = format!("strace -f -p {} -e trace={filter}", whom.pid);
+        let filter_word = words::shell(&format!("trace={filter}"));
+        let command = format!("strace -f -p {} -e {filter_word}", whom.pid);
         let action = Action { value: Some(filter.into()), ..Action::ask(Question::Calls, whom) };
         self.command(command).acting(action)
+    }
+
+    /// Looks in which calls a process sleeps, whatever the C library calls them on its architecture.
+    pub fn sleeps(self, whom: &ThreadRef) -> Self {
+        const SLEEPS: &str =
+            "?nanosleep,clock_nanosleep,?poll,ppoll,?select,pselect6,?epoll_wait,epoll_pwait";
+        self.calls(whom, SLEEPS)
     }
 
     /// Looks where a process spends its CPU time.

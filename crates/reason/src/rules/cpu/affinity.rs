@@ -4,7 +4,7 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::cpu_waits::{Bound, by_mask, claims, is_isolated, on_path};
+use super::cpu_waits::{Bound, bind, by_mask, claims, is_isolated, on_path};
 use super::interrupts;
 use crate::facts::Cgroup;
 use crate::graph::end::End;
@@ -204,8 +204,8 @@ fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
         }
         None => Remedy::to("let it use the other CPUs too").set(
             Action::set(ActionKind::Affinity, &one.process, &all, &old),
-            format!("taskset -a -c -p {all} {}", one.process.pid),
-            format!("taskset -a -c -p {old} {}", one.process.pid),
+            bind(measures, one, &all),
+            bind(measures, one, &old),
         ),
     }
 }
@@ -238,6 +238,15 @@ mod tests {
         assert_eq!(found[0].remedy[0].undo, "taskset -a -c -p 1 10");
         assert_eq!(found[0].severity, Severity::Critical);
         assert!((found[0].impact.share - 9.0 / 12.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn threads_of_the_process_that_use_other_cpus_stay_there() {
+        let thread = ThreadRef { tid: 11, pid: 10, start_ns: 0, comm: "encoder".into() };
+        let other = Thread { thread, cpus_allowed: vec![0], ..Thread::default() };
+        let found = pinned([0.1, 1.0], 9.0, vec![Fact { at_ns: 0, body: Body::Thread(other) }]);
+        assert_eq!(found[0].remedy[0].command, "taskset -c -p 0-1 10");
+        assert_eq!(found[0].remedy[0].undo, "taskset -c -p 1 10");
     }
 
     #[test]

@@ -141,11 +141,18 @@ pub(super) fn all(
             ..Remedy::default()
         };
     }
-    let nice = model.threads.identity(example).map_or(0, |known| known.nice);
+    let of_it = model.threads.by_id.values().filter(|known| is_of_it(&known.thread.pid));
+    let nices: BTreeSet<_> = of_it.map(|known| known.nice).collect();
+    // renice takes threads: a process's number is that of its first one alone.
+    let threads = format!("$(for pid in $({pids}); do ls /proc/$pid/task; done)");
+    let set = |nice| format!("renice -n {nice} -p {threads}");
     Remedy {
         text: "let them come last, or run fewer of them at a time".into(),
-        command: format!("renice -n 19 -p $({pids})"),
-        undo: format!("renice -n {nice} -p $({pids})"),
+        command: set(19),
+        undo: match nices.first().filter(|_| nices.len() == 1) {
+            Some(nice) => set(*nice),
+            None => String::new(),
+        },
         ..Remedy::default()
     }
 }
@@ -311,8 +318,11 @@ mod tests {
             let thread = |pid| model.threads.thread_ref(pid);
             all(&model, &waiting, &thread(hurt), &thread(41), "gzip").command
         };
-        assert_eq!(of(10..11, 10), "renice -n 19 -p $(pgrep -x -- gzip | grep -vxE '10')");
-        assert_eq!(of(5..6, 5), "renice -n 19 -p $(pgrep -x -- gzip)");
+        let renice = |pids: &str| {
+            format!("renice -n 19 -p $(for pid in $({pids}); do ls /proc/$pid/task; done)")
+        };
+        assert_eq!(of(10..11, 10), renice("pgrep -x -- gzip | grep -vxE '10'"));
+        assert_eq!(of(5..6, 5), renice("pgrep -x -- gzip"));
         assert_eq!(of(10..42, 10), "", "of equals none gains");
     }
 

@@ -97,6 +97,21 @@ pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
     all.into_values().collect()
 }
 
+/// The command that lets the threads with these CPUs use others: where a process has threads with other ones, these alone.
+pub(super) fn bind(measures: &Measures<'_>, one: &Bound<'_>, cpus: &str) -> String {
+    let pid = one.process.pid;
+    let own = || measures.model.threads.by_id.values().filter(|it| it.thread.pid == pid);
+    let is_same = |it: &&Thread| it.cpus_allowed == one.identity.cpus_allowed;
+    if own().all(|it| is_same(&it)) {
+        return format!("taskset -a -c -p {cpus} {pid}");
+    }
+    let tids: Vec<String> = own().filter(is_same).map(|it| it.thread.tid.to_string()).collect();
+    match &tids[..] {
+        [tid] => format!("taskset -c -p {cpus} {tid}"),
+        _ => format!("for tid in {}; do taskset -c -p {cpus} $tid; done", tids.join(" ")),
+    }
+}
+
 /// All that lose by one cause: what each process loses, and the one that loses most, as the example.
 pub(super) fn gathered<T>(
     all: Vec<T>,

@@ -8,7 +8,7 @@
 //! Must not: claim the work itself, of which this is a part. Rejected: the busiest line of /proc/interrupts (what costs is what
 //! follows the interrupt).
 
-use super::cpu_waits::{Bound, by_mask, claims, gathered, on_path};
+use super::cpu_waits::{Bound, bind, by_mask, claims, gathered, is_isolated, on_path};
 use super::interrupt_rate::{self, PACKETS_MAX, RATE_MIN, WAIT_US};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -281,16 +281,18 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
 fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, interface: Option<&str>) -> Vec<Remedy> {
     let is_free =
         |cpu: &u32| measures.taken.interrupts.get(cpu).is_some_and(|it| it.share < TAKEN_MIN.value);
-    let free: Vec<u32> = measures.taken.interrupts.keys().copied().filter(is_free).collect();
+    let others = measures.taken.interrupts.keys().copied();
+    let others = others.filter(|cpu| !is_isolated(measures.model, *cpu));
+    let free: Vec<u32> = others.filter(is_free).collect();
     let mut remedies = Vec::new();
     let bound = &taken.of.identity.cpus_allowed;
     if !free.is_empty() && !bound.is_empty() && !free.iter().any(|cpu| bound.contains(cpu)) {
-        let (pid, to, back) = (taken.of.process.pid, words::cpus(&free), words::cpus(bound));
+        let (to, back) = (words::cpus(&free), words::cpus(bound));
         let text = format!("let it use CPU {to}, which handles few interrupts");
         remedies.push(Remedy::to(text).set(
             Action::set(ActionKind::Affinity, &taken.of.process, &to, &back),
-            format!("taskset -a -c -p {to} {pid}"),
-            format!("taskset -a -c -p {back} {pid}"),
+            bind(measures, &taken.of, &to),
+            bind(measures, &taken.of, &back),
         ));
     }
     if let Some(interface) = interface {

@@ -42,10 +42,17 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     }
     let seen = superblock(measures, end);
     let is_frozen = seen.is_some_and(|(_, frozen)| frozen);
-    let mount = mount_path(measures, end, seen.map(|(dev, _)| dev));
+    let path = mount_path(measures, seen.map(|(dev, _)| dev));
     let proof = if is_frozen { Proof::Read } else { Proof::Inferred };
+    let unseen =
+        || measures.model.name_of(&end.object).or("a file system that is mounted elsewhere");
+    let mount = path.clone().unwrap_or_else(unseen);
     let by = Culprit::setting(mount.clone(), "fsfreeze");
-    Some(Match::new(by, proof, move |loss| explain(end, &mount, is_frozen, loss)))
+    let thaw = thaw(path.as_deref());
+    Some(Match::new(by, proof, move |loss| Wording {
+        remedy: vec![thaw.clone()],
+        ..explain(end, &mount, is_frozen, loss)
+    }))
 }
 
 /// The file system behind the descriptor that somebody waits to write to, and whether it is frozen.
@@ -59,9 +66,9 @@ fn superblock(measures: &Measures<'_>, end: &End) -> Option<(DeviceNumber, bool)
     files.max_by_key(|(_, frozen)| *frozen)
 }
 
-fn mount_path(measures: &Measures<'_>, end: &End, dev: Option<DeviceNumber>) -> String {
-    dev.and_then(|dev| measures.model.disk.mount_of(dev))
-        .map_or_else(|| measures.model.name_of(&end.object).name, |mount| mount.path.clone())
+/// Where the host has it; one that only a container has mounted has no path here.
+fn mount_path(measures: &Measures<'_>, dev: Option<DeviceNumber>) -> Option<String> {
+    dev.and_then(|dev| measures.model.disk.mount_of(dev)).map(|mount| mount.path.clone())
 }
 
 fn explain(end: &End, mount: &str, is_frozen: bool, loss: &Loss<'_>) -> Wording {
@@ -80,12 +87,18 @@ fn explain(end: &End, mount: &str, is_frozen: bool, loss: &Loss<'_>) -> Wording 
             Evidence::new("longest wait", end.longest_seconds, "s", waits),
             Evidence::new("writers waiting", end.victims.len() as f64, "1", "kernel stacks"),
         ],
-        remedy: vec![Remedy {
-            text: "thaw it".into(),
-            command: format!("fsfreeze -u {}", words::shell(mount)),
-            undo: format!("fsfreeze -f {}", words::shell(mount)),
-            ..Remedy::default()
-        }],
+        remedy: Vec::new(),
+    }
+}
+
+fn thaw(path: Option<&str>) -> Remedy {
+    let Some(path) = path.map(words::shell) else {
+        return Remedy::to("thaw it where it is mounted (fsfreeze -u)");
+    };
+    Remedy {
+        command: format!("fsfreeze -u {path}"),
+        undo: format!("fsfreeze -f {path}"),
+        ..Remedy::to("thaw it")
     }
 }
 

@@ -12,6 +12,7 @@ use crate::measure::process_names::present;
 use crate::model::object::{FileKey, Object};
 use crate::model::{Model, words};
 use crate::rules::action::{Action, Question};
+use crate::rules::rule::file_of;
 use crate::rules::wording::{Evidence, Remedy};
 use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
@@ -216,7 +217,11 @@ impl<'m> Holders<'m> {
     pub(super) fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         if self.is_its_own {
             let text = "nothing else ends it: end it, and let it lock one opening of the file once";
-            return vec![Remedy::to(text).end(&self.waiter)];
+            return vec![holder_doing::end_all(
+                measures.model,
+                text,
+                std::slice::from_ref(&self.waiter),
+            )];
         }
         let mut alive = self.alive(measures);
         if self.is_let_go {
@@ -229,13 +234,15 @@ impl<'m> Holders<'m> {
                 }
                 None => "see who has the file open",
             };
-            let look = Action::look(Question::State);
-            let command = match end.object {
-                Object::File(None) => "lslocks".to_string(),
-                _ => {
-                    let path = measures.model.name_of(&end.object).name;
-                    format!("fuser -v {}", words::shell(&path))
-                }
+            let path = measures.model.name_of(&end.object).name;
+            // A container has another file by that path than the host.
+            let seen = file_of(measures.model, &self.waiter, &path);
+            let seen = seen.filter(|_| path.starts_with('/'));
+            let look = Action::look(Question::State)
+                .through(seen.as_ref().and_then(|seen| seen.through.as_ref()));
+            let command = match &seen {
+                Some(seen) => format!("fuser -v {}", words::shell(&seen.path)),
+                None => "lslocks".to_string(),
             };
             return vec![Remedy::to(text).command(command).acting(look)];
         };

@@ -106,12 +106,24 @@ fn explain(
             }
         }
     };
-    let sooner = Remedy::to("let the kernel take leases back sooner").set(
-        Action::sysctl("fs.lease-break-time", 5, 45),
-        "sysctl fs.lease-break-time=5".into(),
-        "sysctl fs.lease-break-time=45".into(),
-    );
-    Wording { title, text, evidence, remedy: vec![answer, sooner] }
+    Wording {
+        title,
+        text,
+        evidence,
+        remedy: [answer].into_iter().chain(sooner(measures)).collect(),
+    }
+}
+
+/// Seconds after which a lease is taken back: enough for who is there to answer.
+const SOON: u64 = 5;
+
+/// A wait that stands has its time already, and where the time is known to be short nothing is gained.
+fn sooner(measures: &Measures<'_>) -> Option<Remedy> {
+    let now = measures.model.net.sysctls.get("fs.lease-break-time")?.trim().parse().ok()?;
+    let set = |seconds: u64| format!("sysctl fs.lease-break-time={seconds}");
+    let text = "let the kernel take leases back sooner, from the next time on";
+    let action = Action::sysctl("fs.lease-break-time", SOON, now);
+    (now > SOON).then(|| Remedy::to(text).set(action, set(SOON), set(now)))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::rule::{FileSeen, file_of};
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::rules::{holder_doing, refusal_words};
@@ -159,11 +160,22 @@ fn locked(
 /// A file that may not be there.
 fn in_the_way(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
     let path = measures.model.name_of(&end.object).name;
-    let file = words::shell(&path);
     let by = &tries.last.thread.comm;
-    let command = match tries.last.syscall.starts_with("mkdir") {
-        true => format!("ls -la --time-style=full-iso {file}"),
-        false => format!("ls -l --time-style=full-iso {file}; cat {file}"),
+    // A container has another file by that path than the host.
+    let seen = file_of(measures.model, &tries.last.thread, &path);
+    let of_file = |seen: &FileSeen| {
+        let file = words::shell(&seen.path);
+        match tries.last.syscall.starts_with("mkdir") {
+            true => format!("ls -la --time-style=full-iso {file}"),
+            false => format!("ls -l --time-style=full-iso {file}; cat {file}"),
+        }
+    };
+    let command = seen.as_ref().map_or_else(String::new, of_file);
+    let through = seen.as_ref().and_then(|seen| seen.through.as_ref());
+    let text = "see when it was made, by whom, and whether a process id in it still lives; if nobody has it any more, remove it";
+    let there = match through {
+        Some(_) => " (the number is the container's own)",
+        None => "",
     };
     let age = match tries.reported {
         1 => String::new(),
@@ -177,11 +189,9 @@ fn in_the_way(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss
         ),
         evidence: refusal_words::evidence(tries, loss.seconds),
         remedy: vec![Remedy {
-            text: "see when it was made, by whom, and whether a process id in it still lives; if nobody has it any more, \
-                   remove it"
-                .into(),
+            text: format!("{text}{there}"),
             command,
-            action: Some(Action::look(Question::State)),
+            action: Some(Action::look(Question::State).through(through)),
             ..Remedy::default()
         }],
     }

@@ -13,9 +13,11 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::address_owner;
 use crate::measure::packet_queue::{Queue, flow_bytes, flow_seconds};
+use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::net::queue_commands::{apart, shorter, undelayed};
+use crate::rules::net::queued_answers::{Reader, readers};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, FRAMES, MANAGED, MOST, Standing, TARGET, answers_behind, passed, standing,
 };
@@ -161,6 +163,7 @@ fn lost(
     queue: &Queue<'_>,
     senders: &[Sender<'_>],
     mine: &[&Writer<'_>],
+    readers: &[Reader<'_>],
 ) -> Losses {
     let look = measures.model.look.seconds();
     let mut lost = Losses::new();
@@ -181,6 +184,10 @@ fn lost(
         let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
         loss.1 = loss.1.max(writer.lost);
     }
+    for Reader { process, lost: waited, .. } in readers {
+        let loss = lost.entry(process.pid).or_insert_with(|| ((*process).clone(), *waited));
+        loss.1 = loss.1.max(*waited);
+    }
     lost
 }
 
@@ -199,28 +206,32 @@ fn matched<'m>(
     let first = senders.first()?;
     let total: u64 = senders.iter().map(|s| s.bytes).sum();
     let share = first.bytes as f64 / total.max(1) as f64;
-    let mut lost = in_target(measures, lost(measures, queue, &senders, &mine));
+    let readers = readers(measures, queue, &mine);
+    let reads = |pid: u32| readers.iter().filter(move |it| it.process.pid == pid);
+    let mut lost = in_target(measures, lost(measures, queue, &senders, &mine, &readers));
     let mut others = lost.clone();
-    others.retain(|pid, _| first.thread.is_none_or(|t| t.pid != *pid));
+    // Who reads what fills the queue waits behind his own packets as well.
+    others.retain(|pid, _| {
+        first.thread.is_none_or(|t| t.pid != *pid)
+            && !reads(*pid).any(|it| it.reads_of(&first.flows))
+    });
     let neighbour = share >= FILLS.value && !others.is_empty() && !queue.is_delay();
     if neighbour {
         lost = others;
     } else if !queue.is_delay() {
         // Behind his own packets nobody suffers who does not wait to write more.
         let writes = |pid: &u32| writers.iter().any(|w| w.stream.endpoint.process.pid == *pid);
-        lost.retain(|pid, _| senders.len() > 1 || writes(pid));
+        let is_read = |pid: &u32| reads(*pid).next().is_some();
+        lost.retain(|pid, _| senders.len() > 1 || writes(pid) || is_read(pid));
     }
     let Some((victim, _)) = losses::most(&lost) else {
         return (share >= FILLS.value).then(|| passing(measures, queue, &senders, share)).flatten();
     };
-    let suffering: Vec<&QdiscFlow> = queue
-        .flows
-        .iter()
-        .copied()
-        .filter(|f| f.process.as_ref().is_some_and(|p| lost.contains_key(&p.pid)))
-        .collect();
+    let suffering = flows_of(queue, &lost, &readers);
     let seconds = flow_seconds(&suffering).unwrap_or(queue.seconds);
     let mut waited = Waited::new(measures, queue, words::who(victim), seconds);
+    let sends = |pid| senders.iter().any(|it| it.thread.is_some_and(|thread| thread.pid == pid));
+    waited.is_read = !sends(victim.pid) && reads(victim.pid).next().is_some();
     if !is_sent_here(measures, queue, first) {
         waited.joined = None;
     }
@@ -242,9 +253,41 @@ fn matched<'m>(
     if copes {
         matched.severity_max = matched.severity_max.min(Severity::Warning);
     }
-    let ended = mine.iter().filter_map(|writer| writer.end.map(|(at, _)| at));
-    let behind = answers_behind(measures, ends, queue);
-    Some(ended.chain(behind).fold(matched, |matched, at| matched.claiming(at, None)))
+    let claimed = claimed(measures, ends, queue, (&mine, &readers)).into_iter();
+    Some(claimed.fold(matched, |matched, at| matched.claiming(at, None)))
+}
+
+/// What those who lose send through a queue, and what is sent to them.
+fn flows_of<'m>(queue: &Queue<'m>, lost: &Losses, readers: &[Reader<'m>]) -> Vec<&'m QdiscFlow> {
+    let is_read = |flow: &'m QdiscFlow| {
+        let mut his = readers.iter().filter(|it| lost.contains_key(&it.process.pid));
+        his.any(|it| it.reads_of(&[flow]))
+    };
+    let is_sent = |flow: &QdiscFlow| {
+        flow.process.as_ref().is_some_and(|process| lost.contains_key(&process.pid))
+    };
+    queue.flows.iter().copied().filter(|flow| is_sent(flow) || is_read(flow)).collect()
+}
+
+/// The ends that a queue explains: waits for room, for an answer whose question waits in it, and for what is read from it.
+fn claimed(
+    measures: &Measures<'_>,
+    ends: &[End],
+    queue: &Queue<'_>,
+    (mine, readers): (&[&Writer<'_>], &[Reader<'_>]),
+) -> Vec<usize> {
+    let mut claimed: Vec<usize> =
+        mine.iter().filter_map(|writer| writer.end.map(|(at, _)| at)).collect();
+    claimed.extend(answers_behind(measures, ends, queue));
+    let is_read = |end: &End| {
+        let mut objects = readers.iter().map(|it| Object::Inet(it.ino));
+        !end.victims.is_empty() && objects.any(|object| object == end.object)
+    };
+    let read = ends.iter().enumerate().filter(|(_, end)| is_read(end)).map(|(at, _)| at);
+    claimed.extend(read);
+    claimed.sort_unstable();
+    claimed.dedup();
+    claimed
 }
 
 /// Whether a process of the queue's own namespace sends it: what comes from elsewhere was joined where it came in, and this interface's
@@ -306,6 +349,8 @@ struct Said {
 struct Waited<'m> {
     queue: &'m Queue<'m>,
     victim: String,
+    /// They are sent to him, and not by him.
+    is_read: bool,
     seconds: f64,
     rate: f64,
     /// Its packets are joined segments.
@@ -326,7 +371,14 @@ impl<'m> Waited<'m> {
         let settings = model.net.settings.get(&interface).filter(|_| link.is_some());
         let megabits = settings.and_then(|it| it.speed_mbit);
         let link_rate = megabits.map(|it| f64::from(it) * BYTES_OF_MEGABIT);
-        Self { queue, victim, seconds, rate, joined, link_rate }
+        Self { queue, victim, is_read: false, seconds, rate, joined, link_rate }
+    }
+
+    fn sent(&self) -> String {
+        match self.is_read {
+            true => format!("what is sent to {}", self.victim),
+            false => format!("what {} sends", self.victim),
+        }
     }
 
     /// What else holds them: their length, and the link itself.
@@ -362,8 +414,8 @@ impl<'m> Waited<'m> {
         let delayed = delayed(queue, held);
         Said {
             title: format!(
-                "what {} sends is held for {} on {interface}: netem is set to delay it",
-                self.victim,
+                "{} is held for {} on {interface}: netem is set to delay it",
+                self.sent(),
                 words::seconds(self.seconds)
             ),
             // Of one who sends seldom, few stand there at a time: that number would read as no fault at all.
@@ -383,7 +435,8 @@ impl<'m> Waited<'m> {
         let by = first.name();
         Said {
             title: format!(
-                "packets of {} wait {} behind {by} on {}",
+                "packets {} {} wait {} behind {by} on {}",
+                if self.is_read { "to" } else { "of" },
                 self.victim,
                 words::seconds(self.seconds),
                 self.queue.last.interface
@@ -406,8 +459,8 @@ impl<'m> Waited<'m> {
         let (last, interface) = (self.queue.last, &self.queue.last.interface);
         Said {
             title: format!(
-                "what {} sends waits {} in the queue of {interface}",
-                self.victim,
+                "{} waits {} in the queue of {interface}",
+                self.sent(),
                 words::seconds(self.seconds)
             ),
             text: format!(

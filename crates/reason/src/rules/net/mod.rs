@@ -59,6 +59,7 @@ pub(crate) mod ports_exhausted;
 pub(crate) mod promiscuous;
 pub(crate) mod proxy_queue;
 mod queue_commands;
+mod queued_answers;
 mod queued_questions;
 pub(crate) mod receiver_limited;
 mod relay_legs;

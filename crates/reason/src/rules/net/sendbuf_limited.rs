@@ -11,7 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::tcp_stream::Stream;
 use crate::model::words;
-use crate::rules::action::Action;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::writers::{
     BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, Writer, by_peer, loses, window_is_shut,
@@ -178,6 +178,16 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
 /// The kernel lets a buffer that the program has not set grow with the window, up to the third value of tcp_wmem: one
 /// that stands below that and still limits was set by the program, and no setting of the host moves it.
 fn remedy(measures: &Measures<'_>, stream: &Stream<'_>) -> Remedy {
+    let sysctl = command_in(measures.model, stream.socket.netns, "sysctl");
+    // Each network namespace has its own values, and those of this one are known.
+    if sysctl.through.is_some() {
+        return Remedy {
+            text: "see how far the kernel's own tuning goes there, and whether the program sets SO_SNDBUF".into(),
+            command: format!("{sysctl} net.ipv4.tcp_wmem"),
+            action: Some(Action::look(Question::State).through(sysctl.through.as_ref())),
+            ..Remedy::default()
+        };
+    }
     let values = measures.model.net.sysctls.get("net.ipv4.tcp_wmem").map_or("", String::as_str);
     let values: Vec<u64> = values.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [least, usual, most] = values[..] else {
@@ -196,8 +206,6 @@ fn remedy(measures: &Measures<'_>, stream: &Stream<'_>) -> Remedy {
             ..Remedy::default()
         };
     }
-    // Each network namespace has its own.
-    let sysctl = command_in(measures.model, stream.socket.netns, "sysctl");
     let set = |most: u64| format!("{sysctl} -w net.ipv4.tcp_wmem='{least} {usual} {most}'");
     let raised = most.saturating_mul(RAISED);
     let value = |most: u64| format!("{least} {usual} {most}");

@@ -245,8 +245,7 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
         let ss = command_in(measures.model, netns, "ss");
         let flags = if socket.is_none_or(InetRef::is_tcp) { "-tlnp" } else { "-ulnp" };
         let who = Remedy {
-            text: "see, as root, who answers there, and ask again as root: then it is followed"
-                .into(),
+            text: "see who listens there (root sees every name, and is led to it)".into(),
             command: format!("{ss} {flags} 'sport = :{}'", address.port()),
             action: Some(Action::look(Question::State).through(ss.through.as_ref())),
             ..Remedy::default()

@@ -98,6 +98,36 @@ fn an_answer_whose_question_stands_in_the_queue_is_waited_for_there() {
     assert_eq!(with_queue(0), ["net.slow_peer"]);
 }
 
+/// Client 10 reads the rest of an answer whose server has closed the connection, and which passes the queue; who else sends through it.
+fn reads_the_rest(least_ms: u64, is_beside: bool) -> Vec<crate::answer::report::Finding> {
+    let mut facts = queue(least_ms);
+    facts.retain(|fact| match &fact.body {
+        Body::QdiscFlow(flow) => is_beside && flow.process.as_ref().is_some_and(|it| it.pid == 20),
+        _ => true,
+    });
+    let mut rest = flow(0, "", 80, 900, 900_000, 303);
+    if let Body::QdiscFlow(flow) = &mut rest.body {
+        (flow.process, flow.socket_ino) = (None, 0);
+        (flow.protocol, flow.remote) = ("tcp".into(), address("10.0.0.2:40000"));
+    }
+    let near = inet("tcp", 100, "10.0.0.2:40000", "10.0.0.1:80", 1);
+    facts.extend([rest, look_at(TargetKind::Process, 10)]);
+    facts.push(wait(10, "client", "recvfrom", near, 0, 48));
+    findings(facts)
+}
+
+#[test]
+fn what_a_server_wrote_before_it_closed_waits_in_the_queue_for_its_reader() {
+    let alone = reads_the_rest(290, false);
+    assert_eq!((&*alone[0].code, alone[0].victims[0].pid), ("net.local_queue", 10));
+    assert!(alone[0].title.starts_with("what is sent to client 10 waits 303 ms"), "{alone:?}");
+    let beside = reads_the_rest(290, true);
+    let title = &beside[0].title;
+    assert!(title.starts_with("packets to client 10 wait 303 ms behind"), "{title}");
+    let empties = reads_the_rest(0, false);
+    assert!(empties.iter().all(|it| it.code != "net.local_queue"), "{empties:?}");
+}
+
 /// A netem that holds each packet for 100 ms and lets all through, with an asker and a bulk sender.
 fn delayed(rate: Option<u64>, mean_ms: u64) -> Vec<Fact> {
     let netem = Netem {

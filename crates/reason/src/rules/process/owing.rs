@@ -122,7 +122,7 @@ impl Owing {
             ],
             remedy: vec![
                 Remedy::to(format!("see what {actor} does between question and answer"))
-                    .calls(&self.actor, "%clock,nanosleep,poll"),
+                    .sleeps(&self.actor),
             ],
         }
     }

@@ -175,15 +175,15 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         }];
     };
     match end.holder_mostly() {
-        _ if end.circle => vec![Remedy {
-            text: format!(
+        _ if end.circle => {
+            let text = format!(
                 "end one of the two; then let {} read one pipe while it writes the other (a thread, poll, or its library's call \
                  for both, such as communicate())",
                 measures.model.threads.who(&reader)
-            ),
-            ..Remedy::default()
+            );
+            let one = std::slice::from_ref(&end.links[end.named].who);
+            vec![holder_doing::end_all(measures.model, &text, one)]
         }
-        .end(&end.links[end.named].who)],
         Some(WaitClass::Stopped) => vec![Remedy::to("continue the reader").go_on(&reader)],
         _ => vec![
             Remedy::to(format!("see why {} does not read", measures.model.threads.who(&reader)))

@@ -452,7 +452,7 @@ impl Answers {
                 let way = Remedy::to(format!("see what {who} does between question and answer"));
                 match self.waited.is_at_work() {
                     true => way.profile(&self.actor),
-                    false => way.calls(&self.actor, "%clock,nanosleep,poll"),
+                    false => way.sleeps(&self.actor),
                 }
             }],
         }
