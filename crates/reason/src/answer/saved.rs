@@ -41,10 +41,10 @@ impl Saved {
             let seconds_max = alone.seconds_max.min(end.seconds);
             without.who_seconds_max = Some(seconds_max);
             without.why = format!(
-                "that is all of {}; {} alone at most {}: {}",
+                "that is all of {}; {} alone up to {} less: {}",
                 who.comm,
                 measures.model.threads.who(who),
-                words::seconds(-seconds_max),
+                words::seconds(seconds_max),
                 why(&alone, end.seconds)
             );
         }

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_asked_again_and_again_has_no_answer_under_way_before_its_question() {
         let turn = sent(0, 0).turn.map(|turn| TcpTurn { received_jiffies: 400, ..turn });
-        let kept = SocketState { turn, ..sent(60_000, 10_000) };
-        assert_eq!(times(&[(3 * SECOND, &kept)], 3 * SECOND), [(2_600_000_000, 3 * SECOND)]);
+        let asked_again = SocketState { turn, ..sent(60_000, 10_000) };
+        assert_eq!(times(&[(3 * SECOND, &asked_again)], 3 * SECOND), [(2_600_000_000, 3 * SECOND)]);
     }
 }

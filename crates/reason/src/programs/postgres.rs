@@ -110,7 +110,7 @@ fn brings_about(title: &str) -> Option<LockKind> {
 const PREPARED: &str =
     "select gid, prepared, owner, database from pg_prepared_xacts order by prepared";
 
-/// Who has its connections: the superuser has a few kept back for such a question (superuser_reserved_connections).
+/// Who has its connections: the superuser has a few reserved for such a question (superuser_reserved_connections).
 const CONNECTIONS: &str = "select usename, datname, application_name, client_addr, state, count(*) from pg_stat_activity \
                            where client_port is not null group by 1, 2, 3, 4, 5 order by 6 desc";
 

@@ -1,4 +1,4 @@
-//! Programs that copy, and can be told to do so no faster than a rate: they sleep for it, or read less.
+//! Programs that copy, and can be limited to do so no faster than a rate: they sleep for it, or read less.
 //!
 //! Owns the options that set such a rate, read of their manual pages. Their values are no secrets. Must not: hold a program of which more
 //! is known; that has a file of its own.

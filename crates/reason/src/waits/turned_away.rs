@@ -1,6 +1,6 @@
 //! Connections that a server takes and turns away: it begins a process for each, as for a session, and that ends badly at once.
 //!
-//! The call went well, so no refused call tells it; the answer says no (PostgreSQL: too many clients, a database that is not there, a wrong
+//! The call went well, so no refused call shows it; the answer says no (PostgreSQL: too many clients, a database that is not there, a wrong
 //! password). Four things are seen: the server listens, somebody woke it, it began a process of its own program at once, and that ended soon
 //! with a status. Why, its answer and its log say, and no fact; a mere check of the port may look the same.
 //!

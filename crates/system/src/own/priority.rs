@@ -7,7 +7,7 @@
 //! starts holdup under another policy, or with `nice`, has it as he wants it.
 //!
 //! It is bounded three times: a thread that computes for [`BURST_MAX`] without a sleep is brought down by the kernel
-//! (RLIMIT_RTTIME and its signal), one that takes more CPU than a look needs by the watchdog, and threads that are themselves kept
+//! (RLIMIT_RTTIME and its signal), one that takes more CPU than a look needs by the watchdog, and threads that are themselves held back
 //! from the CPUs by real-time threads above them get a part of a CPU instead: SCHED_DEADLINE, half of one for the thread that looks (less where others have set too much aside)
 //! and a twentieth for each that reads for it. The watchdog comes first, with such a part of its own, and nobody is raised before it has
 //! made its first round. The command of `run` is forked before (command.rs), so that it inherits neither policy nor limit.

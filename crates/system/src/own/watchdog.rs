@@ -3,7 +3,7 @@
 //! It comes before all of them: whoever starts it gives it a hundredth of a CPU from outside, by SCHED_DEADLINE, because real-time threads
 //! can keep an ordinary one from the CPUs for a second and more. Where that is refused it is an ordinary thread, and no burden either: the
 //! kernel keeps a part of each CPU for those (a twentieth by default). Nobody is raised before its first round is over, in
-//! which it touched all that it needs: a raised thread that is kept from the CPUs with the memory lock held would keep it too. It
+//! which it touched all that it needs: a raised thread that gets no CPU while it holds the memory lock would hold it up too. It
 //! lives only where a priority was asked for. As the look is over it is raised like the others where it has no part of its own: a process
 //! has ended when its last thread has, and among forks an ordinary one needed 0.8 s for that. Must not: watch for bursts
 //! (RLIMIT_RTTIME does, with certainty), or act on others.
@@ -170,7 +170,7 @@ impl Round {
         Self { at_ns: now(), spent_ns: clock_ns(ClockId::ProcessCPUTime), threads }
     }
 
-    /// Somebody was kept from the CPUs for three quarters of the time, and not by the others of the process, which have
+    /// Somebody was ready and had no CPU for three quarters of the time, and not by the others of the process, which have
     /// hardly run.
     fn starves_since(&self, last: &Self) -> bool {
         let passed_ns = self.at_ns.saturating_sub(last.at_ns);
@@ -233,16 +233,16 @@ mod tests {
     #[test]
     fn who_runs_or_sleeps_is_not_kept_from_the_cpus() {
         let ready = Reading { is_ready: true, run_ns: 7, waited_ns: 5 };
-        let kept = |now: Reading, before: Reading| {
+        let starves = |now: Reading, before: Reading| {
             at(ROUND, 0, &[now]).starves_since(&at(0, 0, &[before]))
         };
-        assert!(kept(ready, ready));
+        assert!(starves(ready, ready));
         let late = Reading { is_ready: false, run_ns: 8, waited_ns: 5 + ROUND };
-        assert!(kept(late, ready), "it ran a little, after a wait");
-        assert!(!kept(Reading { run_ns: 8, ..ready }, ready));
-        assert!(!kept(Reading { run_ns: 8, waited_ns: 5 + ROUND / 2, ..ready }, ready));
+        assert!(starves(late, ready), "it ran a little, after a wait");
+        assert!(!starves(Reading { run_ns: 8, ..ready }, ready));
+        assert!(!starves(Reading { run_ns: 8, waited_ns: 5 + ROUND / 2, ..ready }, ready));
         let sleeps = Reading { is_ready: false, ..ready };
-        assert!(!kept(sleeps, sleeps) && !kept(ready, sleeps));
+        assert!(!starves(sleeps, sleeps) && !starves(ready, sleeps));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The kernel's log over the window: opened at the begin, read once at the end, and never waited for.
 //!
 //! Each open file of /dev/kmsg has its own place in the log, so nobody else's reading is disturbed. It is set behind the last
-//! record when the first window begins (of what was logged since its programs were loaded, faults in those are kept); what is there at the end is the window's. A window that follows another takes over the open
+//! record when the first window begins (of what was logged since its programs were loaded, faults in those stay); what is there at the end is the window's. A window that follows another takes over the open
 //! file where that one left it: what was logged while one was closed and the other opened is in it. One read gives one record. Of each kind and
 //! name a few lines are kept and the others counted: a failing disk prints thousands.
 //!
@@ -282,7 +282,7 @@ mod tests {
         let error = |at: u64| format!("3,{at},5,-;I/O error, dev d{at}, sector 1\n");
         let begin = "1,1,5,-;BUG: unable to handle page fault for address: 58\n".to_owned();
         let at = "4,2,5,-;RIP: 0010:bpf_prog_0000000000000007_on_switch+0x1/0x2\n".to_owned();
-        let kept = |own: [u8; 8]| {
+        let stays = |own: [u8; 8]| {
             let records = (0..1000).map(error).chain([begin.clone(), at.clone()]);
             let mut log = Log(records.map(Ok).collect());
             let facts = excerpt_beside(&mut log, (2_000, 9_000), [own].into());
@@ -290,8 +290,8 @@ mod tests {
             let own = lines.filter(|it| it.kind == KernelLogKind::OwnFault);
             own.map(|it| it.name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(kept([0, 0, 0, 0, 0, 0, 0, 7]), ["on_switch"]);
-        assert!(kept([0; 8]).is_empty(), "another's");
+        assert_eq!(stays([0, 0, 0, 0, 0, 0, 0, 7]), ["on_switch"]);
+        assert!(stays([0; 8]).is_empty(), "another's");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Three things must come together: the CPUs that the victim may use are all busy, the victim gets less than
 //! its fair part and stands in the run queue instead, and one other gets that much more. A host that is merely
 //! busy has no victim; a program that is slowed by its own threads has no culprit; a client that waits while its
-//! own server works is not held up by it. All of it is of the CPUs that the victim may use: a hog that is kept to others takes
+//! own server works is not held up by it. All of it is of the CPUs that the victim may use: a hog that is bound to others takes
 //! nothing from it. Where no single one takes too much, a crowd of one program may (crowd.rs).
 //! Rejected: naming the busiest of many who share (the end `cpu` says who they are, measure/cpu_users.rs).
 
@@ -49,7 +49,7 @@ pub(crate) static RULE: Rule = Rule {
         Refutation::new("CPUs that the victim may use are idle", "idle_cpus_refute_it"),
         Refutation::new(
             "the one that takes most may use none of the victim's CPUs",
-            "a_hog_that_is_kept_to_another_cpu_takes_nothing",
+            "a_hog_that_is_bound_to_another_cpu_takes_nothing",
         ),
         Refutation::new(
             "the threads that wait belong to the same job as those that run (use is not a fault)",
@@ -108,7 +108,7 @@ static EXCESS_MIN: Threshold = Threshold::new(
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let waits = |one: &&Competitor| !one.kernel && one.ready > 0.0;
     let all = measures.cpu.competitors.iter().filter(waits);
-    // Each list of CPUs that somebody is kept to is a place of its own to compete in.
+    // Each list of CPUs that somebody is bound to is a place of its own to compete in.
     let mut places: BTreeSet<&[u32]> = all.map(|one| &one.cpus[..]).collect();
     let is_full =
         |cpus: &[u32]| measures.cpu.mean_busy(cpus).is_some_and(|it| it >= BUSY_MIN.value);
@@ -310,22 +310,22 @@ mod tests {
         assert_eq!(hogged([0.99, 0.4]), []);
     }
 
-    fn kept_to(pid: u32, cpu: u32) -> Fact {
+    fn bound_to(pid: u32, cpu: u32) -> Fact {
         let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
         let known = Thread { thread, cpus_allowed: vec![cpu], ..Thread::default() };
         Fact { at_ns: 0, body: Body::Thread(known) }
     }
 
     #[test]
-    fn a_hog_that_is_kept_to_another_cpu_takes_nothing() {
+    fn a_hog_that_is_bound_to_another_cpu_takes_nothing() {
         let two = || vec![time(10, "web", 2.4, 2.5), time(11, "job", 2.5, 2.4)];
-        let kept = vec![kept_to(10, 1), kept_to(11, 1), kept_to(20, 0)];
+        let bound = vec![bound_to(10, 1), bound_to(11, 1), bound_to(20, 0)];
         let hog = time(20, "miner", 4.9, 0.1);
-        let far = [two(), vec![hog.clone()], kept.clone()].concat();
+        let far = [two(), vec![hog.clone()], bound.clone()].concat();
         assert_eq!(with([1.0, 1.0], far), []);
         // One with many threads beside it on its CPU is the one, though the other uses more.
         let near = vec![time(10, "web", 0.6, 4.3), time(11, "job", 4.3, 20.0), hog];
-        let found = with([1.0, 1.0], [near, kept].concat());
+        let found = with([1.0, 1.0], [near, bound].concat());
         assert_eq!((found.len(), found[0].culprit.pid), (1, Some(11)));
         assert_eq!(found[0].victims[0].pid, 10);
         assert!(

@@ -164,7 +164,7 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
         false => (
             "",
             format!(
-                "Another session of it has the lock until {}; nothing outside {program} tells which",
+                "Another session of it has the lock until {}; nothing outside {program} says which",
                 held_until(measures, end)
             ),
             ask_the_server(measures, &program, end),
@@ -395,7 +395,7 @@ mod tests {
         found.retain(|finding| finding.code == "lock.row");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.pid, None);
-        assert!(found[0].text.contains("nothing outside db tells which"), "{}", found[0].text);
+        assert!(found[0].text.contains("nothing outside db says which"), "{}", found[0].text);
     }
 
     /// Session 20, of which the server's table says that 30 is in its way, which `holder` does.

@@ -1,7 +1,7 @@
 //! net.syn_backlog: clients try to be connected, and a listener has no room for one more connection that is only half made.
 //!
 //! Two counters name it: what the listener itself dropped, and the attempts that its network namespace ignored because a SYN queue was full
-//! and cookies are off (TCPReqQFullDrop). Of the last quarter of tcp_max_syn_backlog, which is kept for known hosts, no counter speaks: there the
+//! and cookies are off (TCPReqQFullDrop). Of the last quarter of tcp_max_syn_backlog, which is reserved for known hosts, no counter speaks: there the
 //! listener's own count of half made connections is the second witness. With cookies (TCPReqQFullDoCookies, SyncookiesSent) nobody is ignored, so those say nothing
 //! here. Must not: claim what an accept queue that overflows explains (its clients stay half connected, and fill this queue too), or say who
 //! fills the queue: only addresses are known, which anybody can forge. Rejected: ListenDrops alone (it counts drops for every reason).
@@ -139,7 +139,7 @@ fn wording(measures: &Measures<'_>, listener: Listener<'_>, lost: &Losses) -> Wo
             "takes nobody new".to_string(),
             format!(
                 "{} connections are asked for and not acknowledged yet, of {} that net.ipv4.tcp_max_syn_backlog allows. SYN cookies are off, and \
-                 then the last quarter is kept for hosts that have been connected before.",
+                 then the last quarter is reserved for hosts that have been connected before.",
                 of.half_made, of.limit
             ),
         ),
