@@ -12,12 +12,12 @@
 //! scheduler's programs run there). Edit together: bpf/floor.bpf.c, goals.rs.
 
 use crate::child::Ctx;
+use crate::cut::Cut;
 use crate::kernel::{look_at, programs, statistics, sum};
 use crate::loads::Kind;
 use crate::results::{Counted, Program};
 use crate::say;
 use crate::skel::FloorSkelBuilder;
-use crate::slices::Cut;
 use crate::stats::median;
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};

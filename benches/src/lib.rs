@@ -8,6 +8,7 @@
 
 pub mod child;
 pub mod counted;
+pub mod cut;
 pub mod docs;
 pub mod flood;
 pub mod goals;

@@ -7,9 +7,9 @@
 //! is an answer (`refusal`), not an end of the bench.
 
 use crate::child::{Ctx, Ended, first_words, words};
+use crate::cut::Cut;
 use crate::loads::Load;
 use crate::skel::FloorSkelBuilder;
-use crate::slices::Cut;
 use anyhow::{Context, Result, bail};
 use holdup_reason::answer::Report;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};

@@ -10,11 +10,11 @@
 //! 4 to 24 %.
 
 use crate::child::{Ctx, first_words};
+use crate::cut::Cut;
 use crate::loads::{Kind, Load};
 use crate::lookers::{CORE, LOOKERS, Looker, MORE, Observation, under_run};
 use crate::results::Pair;
 use crate::say;
-use crate::slices::Cut;
 use crate::stats::{median, of_median, range};
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};

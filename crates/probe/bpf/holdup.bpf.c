@@ -5,6 +5,7 @@
  * descriptors; which of them are attached is decided by src/plan.rs.
  */
 #include "common.bpf.h"
+#include "place.bpf.h"
 #include "thread_state.bpf.h"
 #include "switch_clock.bpf.h"
 #include "sums.bpf.h"

@@ -16,6 +16,8 @@
 #ifndef HOLDUP_POLL_H
 #define HOLDUP_POLL_H
 
+#include "common.bpf.h"
+
 /* The tables of do_sys_poll and do_select lie within this much of the top of the stack, 1 KiB of random offset
  * (CONFIG_RANDOMIZE_KSTACK_OFFSET) included. */
 #define POLL_STACK_BYTES 3072

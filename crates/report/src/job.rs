@@ -5,7 +5,8 @@
 //!
 //! Edit together: flags/mod.rs, main.rs; of a command of its own, surface.rs says more.
 
-use crate::export::{Format, Wanted};
+use crate::delivery::Delivery;
+use crate::export::Format;
 use crate::surface::Surface;
 /// At whom to look: the probe decides what follows from it.
 pub(crate) use holdup_probe::plan::Target as Aim;
@@ -17,7 +18,7 @@ pub(crate) struct Job {
     /// What is to be done.
     pub task: Task,
     /// How to tell it.
-    pub answer: Answer,
+    pub answer: Delivery,
 }
 
 /// What is to be done.
@@ -67,23 +68,4 @@ pub(crate) enum Task {
         /// `--from` before its name.
         from: Option<PathBuf>,
     },
-}
-
-/// How to tell the answer.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    /// To which file; none is standard output (for commands: standard error).
-    pub output: Option<PathBuf>,
-    /// To which file the page of it; none if none is wanted.
-    pub page: Option<PathBuf>,
-    /// For which other tool as well.
-    pub export: Option<Wanted>,
-    /// As JSON.
-    pub json: bool,
-    /// Let the exit status say whether something was found.
-    pub check: bool,
-    /// With evidence.
-    pub verbose: bool,
-    /// Never in colour.
-    pub no_color: bool,
 }

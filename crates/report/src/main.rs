@@ -4,6 +4,7 @@
 //! `output` delivers it. Commands of their own do the same in their files (`surface`), and say their exit status; that of a look or a
 //! recording is decided here, where alone failures are printed. It must not hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
+mod delivery;
 mod demo;
 mod diff;
 mod doctor;
@@ -28,9 +29,10 @@ mod top;
 mod wait;
 mod watch;
 
+use delivery::Delivery;
 use failure::Failure;
 use holdup_reason::Beside;
-use job::{Aim, Answer, Job, Task};
+use job::{Aim, Job, Task};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -102,7 +104,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
 }
 
 /// What was found in a span of the ring.
-fn span(file: &Path, aim: &Aim, answer: &Answer) -> Result<u8, Failure> {
+fn span(file: &Path, aim: &Aim, answer: &Delivery) -> Result<u8, Failure> {
     let times = watch::span::times(file).unwrap_or_default();
     if !matches!(aim, Aim::Host) || answer.page.is_some() || answer.export.is_some() {
         return Err(Failure::usage(

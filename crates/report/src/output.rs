@@ -4,9 +4,9 @@
 //! when there is something to write, so that a failed look does not cost the last report.
 //! A reader that goes away (`holdup | head`) is no failure.
 
+use crate::delivery::Delivery;
 use crate::export::{Format, Wanted};
 use crate::failure::Failure;
-use crate::job::Answer;
 use crate::text::{self, page::Page};
 use holdup_probe::Source;
 use holdup_reason::answer::Report;
@@ -38,7 +38,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// Opens those that are wanted.
-    pub(crate) fn open(answer: &Answer, other: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn open(answer: &Delivery, other: Option<&Path>) -> Result<Self, Failure> {
         let page = Output::open_page(answer, other)?;
         Ok(Self { page, export: Output::open_export(answer, other)? })
     }
@@ -58,7 +58,7 @@ enum Sink {
 impl Output {
     /// Opens it; `other` is the recording read or written, which the report may not overwrite.
     pub(crate) fn open(
-        answer: &Answer,
+        answer: &Delivery,
         to_stderr: bool,
         other: Option<&Path>,
     ) -> Result<Self, Failure> {
@@ -87,7 +87,7 @@ impl Output {
 
     /// Opens the file of an export, if one is wanted; it may overwrite neither the recording, the report nor the page.
     fn open_export(
-        answer: &Answer,
+        answer: &Delivery,
         other: Option<&Path>,
     ) -> Result<Option<(Format, Self)>, Failure> {
         let Some(Wanted { format, file }) = &answer.export else { return Ok(None) };
@@ -104,7 +104,7 @@ impl Output {
 
     /// Opens the file of the page, if one is wanted; it may overwrite neither the recording nor the report.
     pub(crate) fn open_page(
-        answer: &Answer,
+        answer: &Delivery,
         other: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
         let Some(path) = &answer.page else { return Ok(None) };

@@ -7,6 +7,7 @@
 
 mod comparisons_tests;
 mod findings_tests;
+mod hostile_names_tests;
 mod schema_tests;
 mod ways_out_tests;
 

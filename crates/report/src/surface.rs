@@ -4,9 +4,9 @@
 //! (flags/mod.rs) and its `mod` (main.rs). Must not: know any of them. Rejected: a task of job.rs for each, with an arm in main.rs (the
 //! same list in four places).
 
+use crate::delivery::Delivery;
 use crate::failure::Failure;
 use crate::flags::groups::AnswerFlags;
-use crate::job::Answer;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(crate) trait Surface: Debug {
 #[derive(Debug)]
 pub(crate) struct Typed {
     /// How to give the answer.
-    pub answer: Answer,
+    pub answer: Delivery,
     /// `--from` before its name, of one that takes it.
     pub from: Option<PathBuf>,
 }

@@ -51,6 +51,7 @@ mod reader;
 mod rounds;
 #[doc(hidden)]
 pub mod rows;
+mod ruby;
 #[cfg(test)]
 mod scenes;
 mod sessions;

@@ -9,10 +9,11 @@
 
 use super::budget::{Budget, cpu_ns};
 use super::elf::{Bytes, Elf};
+use super::exports;
+use super::java::frames::Layout;
 use super::maps::Mapping;
 use super::names;
 use super::rows::{self, Row};
-use super::{exports, java};
 use holdup_reason::facts::Ns;
 use holdup_system::memory;
 use std::collections::{BTreeMap, HashMap};
@@ -79,7 +80,7 @@ pub(crate) struct Modules {
     all: Vec<Option<Module>>,
     by_file: HashMap<(String, u64), usize>,
     /// Of Java's libraries, where they say that things are.
-    machines: HashMap<usize, Option<Arc<java::Layout>>>,
+    machines: HashMap<usize, Option<Arc<Layout>>>,
     /// What the last pass took for each symbol.
     symbol_ns: f64,
 }
@@ -141,8 +142,8 @@ impl Modules {
         &mut self,
         at: usize,
         budget: &Budget,
-        find: impl FnOnce(&mut Self) -> Option<java::Layout>,
-    ) -> Option<Arc<java::Layout>> {
+        find: impl FnOnce(&mut Self) -> Option<Layout>,
+    ) -> Option<Arc<Layout>> {
         if let Some(known) = self.machines.get(&at) {
             return known.clone();
         }

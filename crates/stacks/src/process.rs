@@ -14,9 +14,14 @@ use super::maps::{self, Maps};
 use super::modules::Modules;
 use super::python::{Python, Runtime};
 use super::rows::Row;
+use super::ruby;
 use super::unwind::{Registers, Step, Words};
-use holdup_reason::facts::UserFrame;
-use holdup_system::memory;
+use holdup_reason::facts::{Ns, UserFrame};
+use holdup_system::status::threads_by_inner_tid;
+use holdup_system::{Roots, memory};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 /// Frames of one stack.
@@ -28,6 +33,14 @@ const WORDS_MAX: u32 = 256;
 /// Words of a function's frame among which its return address is looked for, and those of them that may be one.
 const FRAME_WORDS_MAX: u64 = 1024;
 const CANDIDATES_MAX: usize = 64;
+/// What a call of the kernel for a few words of memory takes (measured), what one for the numbers of a thread does, and what a thread adds to the text of
+/// all mappings, or the program itself; code that is not optimised takes longer.
+const CALL_NS: Ns = if cfg!(debug_assertions) { 2_000 } else { 400 };
+const NUMBERS_NS: Ns = if cfg!(debug_assertions) { 60_000 } else { 10_000 };
+const MAPPINGS_NS: (Ns, Ns) =
+    if cfg!(debug_assertions) { (20_000, 3_000_000) } else { (2_000, 300_000) };
+/// Threads of one process whose numbers are read: for more there is never the time, and who saves for it reads nothing else.
+const THREADS_MAX: u64 = 1000;
 
 /// Functions that nobody called.
 const ROOTS: &[&str] = &[
@@ -71,6 +84,8 @@ pub(crate) struct Walk {
     pub program: Vec<UserFrame>,
     /// Methods of a Java program, in the same order.
     pub methods: Vec<UserFrame>,
+    /// The thread that has what this one waits for, by the runtime's own list; 0 if that is not known.
+    pub owner_tid: u32,
 }
 
 impl Walk {
@@ -97,6 +112,33 @@ pub(crate) struct Process {
     is_java: bool,
     /// Looked for once a stack has a frame that may be of a script.
     javascript: Option<Option<JavaScript>>,
+    ruby: Ruby,
+}
+
+/// A program of Ruby, once a stack has passed one.
+#[derive(Default)]
+struct Ruby {
+    /// Whether its release is one whose threads are found; none before that was looked for.
+    is_read: Option<bool>,
+    known: ruby::Known,
+    /// Its threads as /proc has them, by their numbers inside; none before one was asked for that has another outside.
+    threads: Option<HashMap<u32, u32>>,
+    /// The least step that there was no time for in this batch.
+    short_ns: Cell<Option<Ns>>,
+}
+
+impl Ruby {
+    /// Whether a step fits. One that does not is counted once, and not for each who waits: it would be done once for all of them.
+    fn fits(short_ns: &Cell<Option<Ns>>, budget: &Budget, step_ns: Ns) -> bool {
+        if short_ns.get().is_some_and(|short_ns| step_ns >= short_ns) {
+            return false;
+        }
+        let fits = budget.fits(step_ns);
+        if !fits {
+            short_ns.set(Some(step_ns));
+        }
+        fits
+    }
 }
 
 impl Process {
@@ -104,8 +146,8 @@ impl Process {
     pub(crate) fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let maps = Maps::open(pid, has_time)?;
         let (stack, python, java, javascript) = Default::default();
-        let (is_searched, is_java) = (false, false);
-        Some(Self { pid, maps, stack, python, java, is_searched, is_java, javascript })
+        let (is_searched, is_java, ruby) = (false, false, Ruby::default());
+        Some(Self { pid, maps, stack, python, java, is_searched, is_java, javascript, ruby })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
@@ -122,6 +164,7 @@ impl Process {
         if let Some(python) = &mut self.python {
             walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
         }
+        walk.owner_tid = self.owner_in_ruby(&walk, left, budget);
         self.find_java(&walk, modules, budget);
         if let Some(java) = &mut self.java {
             walk.methods = java.of(inner_tid(left.thread.tid), &mut memory);
@@ -138,6 +181,39 @@ impl Process {
             }
         }
         walk
+    }
+
+    /// The thread that has the mutex of Ruby's for which one waits; 0 if none is known.
+    fn owner_in_ruby(&mut self, walk: &Walk, left: &Left, budget: &Budget) -> u32 {
+        let is_ruby = walk.frames.iter().any(|frame| ruby::is_of_ruby(&frame.name));
+        if !is_ruby || !self.is_read_ruby(budget) {
+            return 0;
+        }
+        let Self { pid, stack, ruby: Ruby { known, threads, short_ns, .. }, .. } = self;
+        let fits = |step_ns: Ns| Ruby::fits(short_ns, budget, step_ns);
+        let mut memory = |at: u64, into: &mut [u8]| memory::read(*pid, at, into);
+        let mut outside = |inner: u32| outside(*pid, inner, threads, &fits);
+        let fits = |calls: u64| fits(calls * CALL_NS);
+        let mut ask = ruby::Ask { memory: &mut memory, outside: &mut outside, fits: &fits };
+        let owner = known.owner(stack, left.stack, &mut ask);
+        owner.filter(|tid| *tid != left.thread.tid).unwrap_or(0)
+    }
+
+    /// Whether the program's release of Ruby is one whose threads are found, by the paths of what stacks have passed; where these do not
+    /// say it (an interpreter in one file), by those of all its code, which is read once.
+    fn is_read_ruby(&mut self, budget: &Budget) -> bool {
+        if self.ruby.is_read.is_none() {
+            let known = self.maps.known().iter().map(|mapping| &**mapping);
+            let passed = ruby::is_read(known.filter(|mapping| ruby::is_of_ruby(&mapping.name)));
+            self.ruby.is_read = passed.or_else(|| {
+                let (of_thread_ns, others_ns) = MAPPINGS_NS;
+                let step_ns = threads_of(self.pid)? * of_thread_ns + others_ns;
+                let all = Ruby::fits(&self.ruby.short_ns, budget, step_ns)
+                    .then(|| maps::executable(self.pid))?;
+                Some(ruby::is_read(all.iter()).unwrap_or(false))
+            });
+        }
+        self.ruby.is_read.unwrap_or(false)
     }
 
     /// Looks for a Java machine among what stacks have passed; where one ends in code that was made at run time, and the program
@@ -163,6 +239,7 @@ impl Process {
         let pid = *pid;
         stack.resize(STACK_BYTES, 0);
         let there = memory::read_some(pid, left.stack, stack);
+        stack.truncate(there);
         let (stack, mut single) = (&stack[..there], WORDS_MAX);
         let mut words = |at: u64| {
             let from = usize::try_from(at.wrapping_sub(left.stack)).ok();
@@ -256,10 +333,41 @@ fn frame_of(
 
 /// The number of a thread inside its own container, which is the one that its program knows.
 pub(crate) fn inner_tid(tid: u32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let inner = numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());
-    inner.unwrap_or(tid)
+    inner_number(&format!("/proc/{tid}/status")).unwrap_or(tid)
+}
+
+/// The innermost number of a thread, by its file; none if there is none.
+fn inner_number(status: &str) -> Option<u32> {
+    let status = std::fs::read_to_string(status).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
+}
+
+/// How many threads a process has: the directory has a link of each, and two of its own.
+fn threads_of(pid: u32) -> Option<u64> {
+    let task = std::fs::metadata(format!("/proc/{pid}/task")).ok()?;
+    Some(task.nlink().saturating_sub(2))
+}
+
+/// A thread of a process as /proc has it, by its number inside. Where both are one its own file says so; `threads` is filled once where
+/// they are not, because that reads a file of each thread.
+fn outside(
+    pid: u32,
+    inner: u32,
+    threads: &mut Option<HashMap<u32, u32>>,
+    fits: &dyn Fn(Ns) -> bool,
+) -> Option<u32> {
+    if threads.is_none() {
+        if inner_number(&format!("/proc/{pid}/task/{inner}/status")) == Some(inner) {
+            return Some(inner);
+        }
+        let count = threads_of(pid)?;
+        if count > THREADS_MAX || !fits(count * NUMBERS_NS) {
+            return None;
+        }
+    }
+    let all = threads.get_or_insert_with(|| threads_by_inner_tid(&Roots::default(), pid));
+    all.get(&inner).copied()
 }
 
 /// What the frame before was called as, if it is of another file than its caller.
@@ -303,5 +411,28 @@ mod tests {
         let mut words = |at: u64| stack.get(usize::try_from(at - 0x10_0000).ok()? / 8).copied();
         assert_eq!(frame_of(0x5100, 0x10_0000, &mut words, &mut memory), Some(0x10_0020));
         assert_eq!(frame_of(0x5300, 0x10_0000, &mut words, &mut memory), None);
+    }
+
+    #[test]
+    fn a_thread_by_its_number_inside_is_looked_for_once_among_all() {
+        let (pid, mut threads) = (std::process::id(), None);
+        assert_eq!(outside(pid, inner_tid(pid), &mut threads, &|_| false), Some(pid));
+        assert_eq!(outside(pid, u32::MAX, &mut threads, &|_| false), None);
+        assert!(threads.is_none(), "there was no time for it");
+        assert_eq!(outside(pid, u32::MAX, &mut threads, &|_| true), None);
+        assert_eq!(threads.as_ref().and_then(|it| it.get(&inner_tid(pid))), Some(&pid));
+        let mut of_container = Some(HashMap::from([(7, 4711)]));
+        let found = [7, pid].map(|inner| outside(pid, inner, &mut of_container, &|_| true));
+        assert_eq!(found, [Some(4711), None], "no file is read any more");
+    }
+
+    #[test]
+    fn a_step_that_does_not_fit_is_counted_once_among_all_who_wait() {
+        let (second, long) = (1_000_000_000, std::time::Duration::from_secs(100));
+        let (budget, short_ns) = (Budget::begin(100 * second, long), Cell::default());
+        let fits = |step_ns| Ruby::fits(&short_ns, &budget, step_ns);
+        assert!(fits(second) && budget.needed_ns() == 0);
+        assert!((0..100).all(|_| !fits(200 * second)) && fits(second));
+        assert!((200 * second..300 * second).contains(&budget.needed_ns()));
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Stack {
     pub frames: Vec<UserFrame>,
     /// Down to where the thread began.
     pub complete: bool,
+    /// The thread that has what this one waits for, by the runtime's own list; 0 if that is not known.
+    pub owner_tid: u32,
 }
 
 /// The helper and the ways to it.
@@ -170,7 +172,7 @@ fn named(walk: &Walk, modules: &Modules) -> Option<Stack> {
     }
     splice_methods(&mut frames, &walk.methods);
     let is_named = frames.iter().any(|frame| !frame.function.is_empty());
-    is_named.then_some(Stack { frames, complete })
+    is_named.then_some(Stack { frames, complete, owner_tid: walk.owner_tid })
 }
 
 /// Methods stand where code that was made at run time does: the innermost stretch of it; behind all, if the walk got not so far.

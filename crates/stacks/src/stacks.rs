@@ -297,6 +297,7 @@ impl UserStacks {
                 continue;
             };
             self.whole += 1;
+            facts.extend(owner_of(&left, stack.owner_tid));
             let body = Body::UserStack(UserStack {
                 thread: left.thread,
                 since_ns: left.since_ns,
@@ -307,6 +308,13 @@ impl UserStacks {
         }
         facts
     }
+}
+
+/// Who has what a thread waits for, by its runtime: no word of memory says it.
+fn owner_of(left: &Left, owner_tid: u32) -> Option<Fact> {
+    let waiter = left.thread.clone();
+    let owner = FutexOwner { waiter, address: 0, word: 0, owner_tid, gone_tid: 0 };
+    (owner_tid != 0).then_some(Fact { at_ns: left.at_ns, body: Body::FutexOwner(owner) })
 }
 
 /// What a reading may take: CPU time, and time on the clock.

@@ -13,8 +13,10 @@
 pub mod clock;
 pub mod cpus;
 pub mod guard;
+pub mod io_priority;
 pub mod links;
 pub mod memory;
+pub mod modules;
 pub mod mounts;
 pub mod namespaces;
 pub mod own;

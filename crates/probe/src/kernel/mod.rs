@@ -26,7 +26,7 @@ use crate::refusal::{self, Refusal};
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::system::clock::now;
 use crate::system::cpus::{online_cpus, tickless_cpus};
-use crate::system::own::priority::own_tid;
+use crate::system::own::priority::{self, own_tid};
 use cpu_clock::{SAMPLE_HZ, sampling_event};
 use holdup_reason::facts::*;
 use holdup_stacks::Point;
@@ -187,7 +187,13 @@ impl Programs {
         }
         let names = std::mem::take(&mut self.on_demand);
         let blind = self.attach_each(&names)?;
-        self.links.retain(|(name, _)| !plan::DNS_WATCH.contains(name));
+        let watches = |(name, _): &(&'static str, Link)| plan::DNS_WATCH.contains(name);
+        let (watch, links) = std::mem::take(&mut self.links).into_iter().partition(watches);
+        self.links = links;
+        // To detach waits for an RCU grace period, some tenths of a second where the CPUs are full, and nobody need wait for that.
+        // Without a thread for it they are detached here.
+        let watch: Vec<(&'static str, Link)> = watch;
+        let _detached_by_itself = priority::spawn("holdup-detach", move || drop(watch));
         Ok(blind)
     }
 

@@ -128,6 +128,7 @@ fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
         }
     }
     let mapped_name = word("dm/name");
+    let scheduler = active_scheduler(&word("queue/scheduler").unwrap_or_default());
     owners.number.insert(dev, dev);
     owners.name.insert(entry.into(), dev);
     if let Some(name) = &mapped_name {
@@ -144,7 +145,8 @@ fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
         backing_file: word("loop/backing_file"),
         backing_fs: None,
         rotational: number("queue/rotational") == Some(1),
-        scheduler: active_scheduler(&word("queue/scheduler").unwrap_or_default()),
+        has_deadline_priorities: has_deadline_priorities(folder, &scheduler),
+        scheduler,
         requests_max: number("queue/nr_requests").unwrap_or(0) as u32,
         write_cache: word("queue/write_cache").unwrap_or_default(),
         mapped_name,
@@ -153,8 +155,43 @@ fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
     })
 }
 
+/// Whether the scheduler of a disk is a mq-deadline with queues by I/O class; none of another one, and where it shows nothing of itself.
+fn has_deadline_priorities(folder: &Path, scheduler: &str) -> Option<bool> {
+    // The first came with those queues (5.14), and the newest kernels have it elsewhere; the second came two releases after them.
+    const SHOW_IT: [&str; 2] = ["async_depth", "prio_aging_expire"];
+    if scheduler != "mq-deadline" {
+        return None;
+    }
+    let shown = text::names(&folder.join("queue/iosched"));
+    (!shown.is_empty()).then(|| shown.iter().any(|name| SHOW_IT.contains(&name.as_str())))
+}
+
 /// The word in brackets of `mq-deadline [none]`, or the only word there is.
 fn active_scheduler(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_scheduler_has_classes_is_seen_by_what_came_with_them() {
+        let folder = std::env::temp_dir().join(format!("holdup-iosched-{}", std::process::id()));
+        let shows = folder.join("queue/iosched");
+        let seen = || has_deadline_priorities(&folder, "mq-deadline");
+        assert_eq!(seen(), None, "it shows nothing");
+        std::fs::create_dir_all(&shows).expect("a folder");
+        let write = |name: &str| std::fs::write(shows.join(name), "1\n").expect("a file");
+        write("fifo_batch");
+        assert_eq!(seen(), Some(false), "before 5.14");
+        write("async_depth");
+        assert_eq!(seen(), Some(true), "5.14");
+        std::fs::remove_file(shows.join("async_depth")).expect("it is there");
+        write("prio_aging_expire");
+        assert_eq!(seen(), Some(true), "the newest");
+        assert_eq!(has_deadline_priorities(&folder, "kyber"), None, "another one");
+        drop(std::fs::remove_dir_all(&folder));
+    }
 }

@@ -14,8 +14,8 @@ use crate::SourceError;
 use crate::system::clock::now;
 use crate::system::links::namespace_at;
 use crate::system::namespaces::network_namespaces;
-use crate::system::{Roots, blind, guard, text};
-use holdup_reason::facts::{Body, Fact, PacketDrops, ReceiveSteering, TapReader, ThreadRef};
+use crate::system::{Roots, blind, guard, modules, text};
+use holdup_reason::facts::{Blind, Body, Fact, PacketDrops, ReceiveSteering, TapReader, ThreadRef};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,10 @@ use std::path::PathBuf;
 
 /// The reason, and the function that drops for it, where the kernel gives no reasons.
 const FILTER: [&str; 2] = ["NETFILTER_DROP", "nf_hook_slow"];
+/// What has the rules; a question to it where it is not there would load it.
+const NF_TABLES: &str = "nf_tables";
+/// What has those of before, which nobody is asked about: where one of them is loaded they may be its own.
+const LEGACY_TABLES: [&str; 3] = ["ip_tables", "ip6_tables", "ebtables"];
 const FULL_RING: [&str; 2] = ["FULL_RING", "tun_net_xmit"];
 const FULL_BACKLOG: [&str; 2] = ["CPU_BACKLOG", "enqueue_to_backlog"];
 /// Descriptors that are looked at: some tenths of a second on a host with that many.
@@ -39,7 +43,9 @@ impl Reader for DropCauses {
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         let at_ns = now();
         let filtered: BTreeSet<u32> = dropped(look, FILTER).map(|(netns, _)| netns).collect();
-        if let (Some(netlink), false) = (look.netlink.as_mut(), filtered.is_empty()) {
+        if let Some(blind) = not_asked(&look.roots, &filtered) {
+            facts.push(Fact { at_ns, body: Body::Blind(blind) });
+        } else if let (Some(netlink), false) = (look.netlink.as_mut(), filtered.is_empty()) {
             let read = netlink.ask(move |place, buffer| filter_rules(place, buffer, &filtered));
             facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
         }
@@ -55,6 +61,22 @@ impl Reader for DropCauses {
         }
         Ok(())
     }
+}
+
+/// That the rules are not asked for where they filtered. Whether they can be is looked at only then: it may take a read of a disk.
+fn not_asked(roots: &Roots, filtered: &BTreeSet<u32>) -> Option<Blind> {
+    if filtered.is_empty() || modules::is_there(roots, NF_TABLES) {
+        return None;
+    }
+    let therefore = "which rule of the packet filter drops is not known";
+    // Named as one that could not be read in one namespace is: the tables of drops say both.
+    let mut blind = modules::not_asked(&format!("filters.{NF_TABLES}"), NF_TABLES, therefore);
+    let is_loaded = |name: &str| roots.sys.join("module").join(name).exists();
+    if LEGACY_TABLES.iter().any(|name| is_loaded(name)) {
+        // It shows none of their rules.
+        blind.remedy.clear();
+    }
+    Some(blind)
 }
 
 /// Where packets were dropped for a reason: namespace and interface.
@@ -173,6 +195,25 @@ mod tests {
         let info = b"pos:\t0\nflags:\t0100002\nmnt_id:\t24\nino:\t9\niff:\ttap0\n";
         assert_eq!(interface_of(info).as_deref(), Some("tap0"));
         assert_eq!(interface_of(b"pos:\t0\niff:\t\n"), None);
+    }
+
+    #[test]
+    fn rules_that_are_not_asked_for_are_said_where_they_filtered() {
+        let root = std::env::temp_dir().join(format!("holdup-filters-{}", std::process::id()));
+        let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), root: root.clone() };
+        std::fs::create_dir_all(root.join("proc/sys/kernel")).expect("a folder");
+        std::fs::write(root.join("proc/sys/kernel/osrelease"), "0.0.0-none\n").expect("a file");
+        std::fs::write(root.join("proc/modules"), "").expect("a file");
+        let (none, one) = (BTreeSet::new(), BTreeSet::from([7]));
+        assert_eq!(not_asked(&roots, &none), None, "nothing was filtered");
+        let blind = not_asked(&roots, &one).expect("nothing shows the part that has them");
+        assert_eq!((&*blind.what, &*blind.remedy), ("filters.nf_tables", "modprobe nf_tables"));
+        std::fs::create_dir_all(root.join("sys/module/ip_tables")).expect("a folder");
+        let blind = not_asked(&roots, &one).expect("the same");
+        assert_eq!(blind.remedy, "", "the rules may be another part's");
+        std::fs::create_dir_all(root.join("sys/module/nf_tables")).expect("a folder");
+        assert_eq!(not_asked(&roots, &one), None, "it is asked");
+        drop(std::fs::remove_dir_all(&root));
     }
 
     #[test]

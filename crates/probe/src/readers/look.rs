@@ -9,6 +9,7 @@ use super::family::Family;
 use super::identities::Identities;
 use super::last_walk::LastWalk;
 use super::netlink::Netlink;
+use super::open_log::OpenLog;
 use super::stack_numbers::StackNumbers;
 use super::waited::Waited;
 use crate::SourceError;
@@ -18,7 +19,6 @@ use crate::system::Roots;
 use crate::system::clock::now;
 use holdup_reason::facts::{Fact, Ns};
 use holdup_stacks::UserStacks;
-use std::fs::File;
 
 /// The time that a look is about.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,7 +62,7 @@ pub struct Look {
     /// The last walk over all threads, and what the programs had added up by then.
     pub last: LastWalk,
     /// The kernel's log, read so far as this window goes, for the one that follows.
-    pub kernel_log: Option<File>,
+    pub kernel_log: Option<OpenLog>,
 }
 
 impl Look {

@@ -44,6 +44,7 @@ pub mod netlink;
 mod new_threads;
 mod next_hops;
 mod open_files;
+pub mod open_log;
 pub mod opened;
 mod paths;
 mod polled;

@@ -1,5 +1,5 @@
 //! Next hops to the addresses that somebody of this host sends to without an answer, their neighbour entries, and whether who has such an
-//! address on this host has a way back. Of one that does not answer also which interface of this host has it, if one has; into a tunnel, the next hops to
+//! address on this host has a way back. Also which interfaces of this host have it, if any has: two may; into a tunnel, the next hops to
 //! the hosts that it sends to.
 //!
 //! Theory: a packet to an address of a link waits until ARP (of IPv6: ND) has found who has it, and so does one behind a
@@ -26,7 +26,7 @@ use crate::SourceError;
 use crate::system::clock::now;
 use holdup_reason::facts::{AddressHere, Blind, Body, Fact, NextHop, NoWayBack};
 use netlink_sys::Socket;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -34,7 +34,7 @@ use std::net::IpAddr;
 const TUN: &str = "tun";
 /// The kind of one whose packets the kernel sends on to another host.
 const VXLAN: &str = "vxlan";
-/// Namespaces beside the host's that are asked whether they have an address: each costs a thread for a moment.
+/// Namespaces beside the host's that are asked whether they have an address: each costs a moment.
 const NAMESPACES_MAX: usize = 32;
 /// Addresses that each of them is asked about.
 const ADDRESSES_MAX: usize = 16;
@@ -79,47 +79,72 @@ impl Reader for NextHops {
             }
             let wanted = sought(&found);
             let mut others = NAMESPACES_MAX;
-            let back = netlink.ask(move |place, buffer| {
-                let here = addresses_here(place, buffer, &wanted).unwrap_or_default();
-                Ok(no_ways_back(place, buffer, &to, &mut others).into_iter().chain(here).collect())
-            });
-            facts.extend(found.into_iter().chain(back).map(|body| Fact { at_ns, body }));
+            let back =
+                netlink.ask(move |place, buffer| Ok(no_ways_back(place, buffer, &to, &mut others)));
+            let mut here = Vec::new();
+            if !wanted.is_empty() {
+                // Behind it, with a patience of its own: dumps may take long.
+                let mut others = NAMESPACES_MAX;
+                here = netlink.ask(move |place, buffer| {
+                    let wanted = sought_in(&place.namespace.name, &wanted, &mut others);
+                    Ok(addresses_here(place, buffer, &wanted).unwrap_or_default())
+                });
+            }
+            let all = found.into_iter().chain(back).chain(here);
+            facts.extend(all.map(|body| Fact { at_ns, body }));
         }
         Ok(())
     }
 }
 
-/// Next hops that are sought on this host, with the namespace of who asks: those for which nobody answers, and those whose entry is permanent, of which
-/// the latter is said.
+/// Next hops that are sought on this host, with the namespace of who asks; and whether it is one of the few that do not answer, or are never
+/// asked. One that answers is sought too: two may have the address.
 type Sought = BTreeMap<(u32, IpAddr), bool>;
 
 fn sought(found: &[Body]) -> Sought {
     let hops = found.iter().filter_map(|body| match body {
-        Body::NextHop(hop) if hop.is_silent() || hop.is_permanent() => Some(hop),
+        Body::NextHop(hop) if !hop.neighbour().is_loopback() => Some(hop),
         _ => None,
     });
-    hops.map(|hop| ((hop.netns, hop.neighbour()), hop.is_permanent())).collect()
+    let mut sought = Sought::new();
+    for hop in hops {
+        let is_rare = hop.is_silent() || hop.is_permanent();
+        *sought.entry((hop.netns, hop.neighbour())).or_default() |= is_rare;
+    }
+    sought
+}
+
+/// Those that a namespace is asked about: on most hosts somebody waits for one that answers, and each namespace costs a dump. So behind
+/// a number of them only the few are sought.
+fn sought_in(namespace: &str, sought: &Sought, others: &mut usize) -> BTreeSet<(u32, IpAddr)> {
+    let asks_all = namespace.is_empty() || *others > 0;
+    if !namespace.is_empty() {
+        *others = others.saturating_sub(1);
+    }
+    let asked = sought.iter().filter(|(_, is_rare)| asks_all || **is_rare);
+    asked.map(|(of, _)| *of).collect()
 }
 
 /// Which of them an interface of a namespace has.
 fn addresses_here(
     place: &mut Place,
     buffer: &mut Vec<u8>,
-    sought: &Sought,
+    sought: &BTreeSet<(u32, IpAddr)>,
 ) -> io::Result<Vec<Body>> {
     if sought.is_empty() {
         return Ok(Vec::new());
     }
     let far_netns = place.namespace.netns;
     let own = own_addresses(&place.socket, buffer)?;
-    let is_there = |of: IpAddr| own.iter().any(|(_, it)| *it == of);
-    if sought.iter().any(|((_, address), is_permanent)| *is_permanent && is_there(*address)) {
+    let is_sought = |of: IpAddr| sought.iter().any(|(_, address)| *address == of);
+    let is_unknown = |index: &u32| !place.interfaces.contains_key(index);
+    if own.iter().any(|(index, address)| is_sought(*address) && is_unknown(index)) {
         links(place, buffer)?;
     }
     let mut found = Vec::new();
-    for ((netns, address), is_permanent) in sought.iter().map(|(of, it)| (*of, *it)) {
+    for (netns, address) in sought.iter().copied() {
         for far_index in own.iter().filter(|(_, it)| *it == address).map(|(index, _)| *index) {
-            let hardware = if is_permanent { hardware(place, far_index) } else { Vec::new() };
+            let hardware = hardware(place, far_index);
             let here = AddressHere { netns, address, far_netns, far_index, hardware };
             found.push(Body::AddressHere(here));
         }
@@ -308,11 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_and_whose_entry_is_permanent_is_sought_here() {
-        let hop = |last: u8, state| {
+    fn whoever_is_sent_to_is_sought_here_but_oneself() {
+        let hop = |destination: [u8; 4], state| {
             Body::NextHop(NextHop {
                 netns: 1,
-                destination: IpAddr::from([10, 0, 0, last]),
+                destination: IpAddr::from(destination),
                 gateway: None,
                 interface: "eth0".into(),
                 kind: String::new(),
@@ -324,8 +349,25 @@ mod tests {
                 tunnel_ends: Vec::new(),
             })
         };
-        let found = sought(&[hop(2, 0x20), hop(3, 0x80), hop(4, 0x02)]);
-        let of = |last: u8| found.get(&(1, IpAddr::from([10, 0, 0, last]))).copied();
-        assert_eq!((of(2), of(3), of(4)), (Some(false), Some(true), None));
+        let (silent, answers, permanent) = ([10, 0, 0, 2], [10, 0, 0, 4], [10, 0, 0, 5]);
+        let found = sought(&[
+            hop(silent, 0x20),
+            hop(answers, 0x02),
+            hop(permanent, 0x80),
+            hop([127, 0, 0, 1], 0),
+        ]);
+        let all = [(silent, true), (answers, false), (permanent, true)];
+        assert_eq!(found, Sought::from(all.map(|(it, is_rare)| ((1, IpAddr::from(it)), is_rare))));
+    }
+
+    #[test]
+    fn one_that_answers_is_sought_in_some_namespaces_and_one_that_does_not_in_all() {
+        let [silent, answers] = [2, 4].map(|last| (1, IpAddr::from([10, 0, 0, last])));
+        let sought = Sought::from([(silent, true), (answers, false)]);
+        let mut others = 1;
+        let mut asked = |namespace: &str| sought_in(namespace, &sought, &mut others);
+        let (all, few) = (BTreeSet::from([silent, answers]), BTreeSet::from([silent]));
+        assert_eq!([asked("blue"), asked("red"), asked("green")], [all.clone(), few.clone(), few]);
+        assert_eq!(asked(""), all, "the host's is always asked");
     }
 }

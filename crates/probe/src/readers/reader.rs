@@ -13,11 +13,11 @@ use super::look::Look;
 use crate::SourceError;
 use crate::kernel::Queued;
 use crate::kernel::thresholds::Thresholds;
+use crate::readers::open_log::OpenLog;
 use crate::readers::opened::Settings;
 use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact, Ns};
 use std::collections::VecDeque;
-use std::fs::File;
 
 /// A source of facts, as a look sees it. Every step may be left out but the first.
 pub trait Reader {
@@ -132,7 +132,7 @@ pub struct Opening {
     /// When the window before ended, if this one follows another: its programs are attached.
     pub boundary_ns: Option<Ns>,
     /// The kernel's log where that one has left it.
-    pub kernel_log: Option<File>,
+    pub kernel_log: Option<OpenLog>,
     /// Ticks a second in which TCP sums up what it waited for.
     pub hz: u32,
     /// The process of the command, which waits to be let go.

@@ -70,18 +70,21 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         }
     }
     let folders: Vec<PathBuf> = processes.iter().map(|p| roots.process(p.pid, "")).collect();
-    let found = guard::map(folders.clone(), |folder| segments_of(folder));
+    // Where the first reading hangs the second is not tried.
+    let behind =
+        |(process, folder): (&ThreadRef, &PathBuf)| (Behind::Process(process.pid), folder.clone());
+    let all = processes.iter().zip(&folders).map(behind).collect();
+    let found = guard::map_behind(all, |folder| segments_of(folder));
     // smaps walks page tables and is dear: only processes that map a segment pay for it.
-    let dear: Vec<(PathBuf, HashSet<Key>)> = folders
-        .into_iter()
+    let dear: Vec<(Behind, (PathBuf, HashSet<Key>))> = (processes.iter().zip(folders))
         .zip(&found)
-        .map(|(folder, found)| {
+        .map(|((process, folder), found)| {
             let keys =
                 found.iter().flatten().flatten().map(|segment| segment.key.clone()).collect();
-            (folder, keys)
+            (Behind::Process(process.pid), (folder, keys))
         })
         .collect();
-    let shares = guard::map(dear, |(folder, keys)| match keys.is_empty() {
+    let shares = guard::map_behind(dear, |(folder, keys)| match keys.is_empty() {
         true => HashMap::new(),
         false => shares_of(folder, keys).unwrap_or_default(),
     });

@@ -12,6 +12,7 @@ use crate::readers::host;
 use crate::readers::users;
 use crate::system::clock::Clock;
 use crate::system::guard::{self, Behind, Undone};
+use crate::system::io_priority;
 use crate::system::links::{link, namespace_inode};
 use crate::system::stat::{Stat, may_read_memory};
 use crate::system::status::Status;
@@ -207,8 +208,10 @@ impl Process {
         let status = Status::parse(&text::read(&folder.join("status")).ok()?);
         let waits = !matches!(stat.state, 'R' | 'Z' | 'X');
         let wchan = waits.then(|| text::read_text(&folder.join("wchan")).ok()).flatten();
+        let thread = host.clock.thread_ref(stat, self.pid);
+        let io_priority = io_priority::of(thread.tid).filter(|_| !stat.kernel);
         Some(Thread {
-            thread: host.clock.thread_ref(stat, self.pid),
+            thread,
             parent_pid: stat.parent_pid,
             process_group: stat.job.process_group,
             session: stat.job.session,
@@ -228,6 +231,7 @@ impl Process {
             policy: stat.policy,
             rt_priority: (stat.rt_priority != 0).then_some(stat.rt_priority),
             nice: stat.nice,
+            io_priority,
             state: stat.state.to_string(),
             tracer_pid: status.tracer_pid,
             rss_bytes: stat.rss_pages.saturating_mul(units::page_bytes()),

@@ -17,6 +17,7 @@ use crate::kernel::Programs;
 use crate::kernel::load::load;
 use crate::plan::{self, Target};
 use crate::readers::look::Look;
+use crate::readers::open_log::OpenLog;
 use crate::readers::opened::Settings;
 use crate::readers::reader::{Opening, Pieces};
 use crate::readers::settings;
@@ -28,7 +29,6 @@ use crate::system::own::{self, priority};
 use crate::system::{Roots, view};
 use holdup_reason::facts::*;
 use holdup_stacks::UserStacks;
-use std::fs::File;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 /// Of the thread that reads files while the programs are loaded; locked memory is dear.
@@ -72,7 +72,7 @@ pub(super) struct Loaded {
     /// When the window before ended, if there was one.
     pub boundary_ns: Option<Ns>,
     /// The kernel's log where that one has left it.
-    pub kernel_log: Option<File>,
+    pub kernel_log: Option<OpenLog>,
 }
 
 /// Where a look reads, and what the host offers to it.

@@ -161,6 +161,9 @@ fn long_waits<'a>(
             WaitClass::FutexWait | WaitClass::Idle if is_inside_a_server(measures, wait) => {
                 ("lock", PartObject::Of(Object::Inside(wait.thread.pid)))
             }
+            _ if measures.graph.is_for_a_turn(wait, (time.since_ns, time.until_ns)) => {
+                ("idle", PartObject::Words("work", "waits for work"))
+            }
             // The answer says that it stands there, and nobody woke it.
             WaitClass::FutexWait if is_unwoken => {
                 (wait.class.word(), PartObject::Words("thread", "not woken"))

@@ -5,14 +5,15 @@
 use super::naming::by_name;
 use super::one_by_one;
 use super::own::Own;
-use super::places;
 use super::report::*;
 use super::whole::{Rest, Said, Whole};
+use super::{places, received};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::own_functions::also_works_in;
+use crate::measure::pools;
 use crate::model::terminal::Terminal;
 use crate::model::words;
 use crate::rules::cpu::victims::is_polite;
@@ -101,6 +102,9 @@ pub(super) fn unnamed(
     };
     let title = whole.title(&name, &said, of_kind);
     let mut text = format!("{}{}.", whole.amount(of_kind), detail(measures, first));
+    let led = first.chain.iter().filter_map(|link| link.who.pid);
+    text.push_str(&pools::sentence(measures, led));
+    text.push_str(&received::sentence(measures, first));
     let others = ends
         .iter()
         .filter(|end| !std::ptr::eq(*end, first))
@@ -221,12 +225,16 @@ fn waits_title(end: &AnswerEnd) -> String {
         (EndKind::Sleep, _) => "sleeps on purpose".into(),
         (EndKind::Lock, None) if end.lock_kind.is_none() => match by_last(end) {
             _ if is_named_lock(end) => format!("waits for {object}, whose holder was not seen"),
+            Some(by) if behind && is_at_an_event(end) => {
+                format!("waits for {by}, which waits for its next event and has not answered")
+            }
             Some(by) if behind => {
                 format!("waits for {by}, which waits for something that was not seen")
             }
             _ => "waits for something that was not seen".into(),
         },
         (EndKind::Lock, by) => format!("waits for {}", lock(end, by)),
+        (EndKind::Remote, _) if end.unasked => format!("waits for what {object} sends next"),
         (EndKind::Remote, Some(by)) => format!("waits for {by}, which owes it an answer"),
         (EndKind::Remote, None) if end.unconnected => {
             format!("waits for what comes to its {object}, which is connected to nobody")
@@ -235,7 +243,7 @@ fn waits_title(end: &AnswerEnd) -> String {
         (EndKind::Person, _) if is_line(end) => format!("waits for what comes over {object}"),
         (EndKind::Person, _) if is_frozen(end) => format!("waits for {object} to be thawed"),
         (EndKind::Person, _) => "waits for a person".into(),
-        (EndKind::Open, _) => "waits, and the reason was not seen to its end".into(),
+        (EndKind::Open, _) => open_title(end),
         // What is on its way needs room too, however quickly it is read.
         (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
             format!("waits for room in {object}, at whose other end {by} is")
@@ -247,6 +255,25 @@ fn waits_title(end: &AnswerEnd) -> String {
             format!("waits for room in {object}")
         }
         _ => format!("waits for {object}"),
+    }
+}
+
+/// Why an end goes no further at whoever opens a FIFO, one clause.
+pub(super) const OPENS_FIFO: &str =
+    "it waits in open(2) until somebody opens the other end of that FIFO";
+
+/// What somebody waits for where nobody is known who would have to act.
+fn open_title(end: &AnswerEnd) -> String {
+    let what = match &end.object {
+        it if it.is_any_child() => "whichever of its children ends first".to_string(),
+        it if end.why_open.as_deref() == Some(OPENS_FIFO) => {
+            format!("somebody to open the other end of the FIFO {}", it.name)
+        }
+        _ => return "waits, and the reason was not seen to its end".into(),
+    };
+    match by_last(end) {
+        Some(by) if waiter(end).is_some() => format!("waits for {by}, which waits for {what}"),
+        _ => format!("waits for {what}"),
     }
 }
 
@@ -282,6 +309,11 @@ pub(super) fn is_frozen(end: &AnswerEnd) -> bool {
 /// Whoever stands at the end of its chain.
 fn by_last(end: &AnswerEnd) -> Option<String> {
     end.chain.last().map(|link| by_name(&link.who))
+}
+
+/// Whether whoever stands at the end of its chain is an event loop that rests.
+fn is_at_an_event(end: &AnswerEnd) -> bool {
+    end.chain.last().is_some_and(|link| link.waits_on.kind == "event")
 }
 
 /// A lock with its holder, by its kind where that is known; or what somebody else has to bring about.
@@ -424,6 +456,57 @@ mod tests {
         assert!(answer.text.contains("Most CPUs are used by job 30 0.90."), "{}", answer.text);
     }
 
+    /// A shell in a wait for a child, of which it says the number or not.
+    fn awaits(args: [u64; 6]) -> Place {
+        Place { state: WaitState::Sleep, syscall: "wait4".into(), args, ..Place::default() }
+    }
+
+    #[test]
+    fn a_loop_that_sleeps_by_its_children_waits_for_all_of_them() {
+        const EACH_NS: Ns = LOOK_NS / 10;
+        let mut facts = [host(), vec![of_process(10, "bash")]].concat();
+        for at in 0..10 {
+            let (begin_ns, end_ns) = (at * EACH_NS, (at + 1) * EACH_NS - 1_000);
+            let child = ThreadRef { start_ns: begin_ns + 1, ..thread(30 + at as u32, "sleep") };
+            let fork = Fork { parent: thread(10, "bash"), child: child.clone(), flags: 0 };
+            facts.push(Fact { at_ns: begin_ns + 1, body: Body::Fork(fork) });
+            let Fact { at_ns, body } = slept(0, "", begin_ns + 2, end_ns);
+            if let Body::Wait(wait) = body {
+                facts
+                    .push(Fact { at_ns, body: Body::Wait(Wait { thread: child.clone(), ..wait }) });
+            }
+            let by = child.clone();
+            let wake =
+                Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+            let place = awaits([30 + at, 0, 0, 0, 0, 0]);
+            let thread = thread(10, "bash");
+            let wait =
+                Wait { thread, begin_ns: begin_ns + 2, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+            let exit = Exit { thread: child, last: true, code: Some(0) };
+            facts.push(Fact { at_ns: end_ns, body: Body::Exit(exit) });
+        }
+        let answer = explain(facts).answer;
+        let end = &answer.ends[0];
+        assert!(end.seconds > 4.9, "{} of {:?}", end.seconds, end.object);
+        assert!(answer.title.contains("sleeps: over 99 % of the look"), "{}", answer.title);
+    }
+
+    #[test]
+    fn who_waits_for_any_child_reads_which_there_are() {
+        let mut facts = [host(), vec![of_process(10, "bash")]].concat();
+        facts.push(at_place(10, "bash", awaits([u64::from(u32::MAX), 0, 0, 0, 0, 0])));
+        for pid in [31, 32] {
+            let thread = thread(pid, "sleep");
+            facts.push(identity(Thread { thread, parent_pid: 10, ..Thread::default() }));
+            facts.push(blocked(pid, "sleep", WaitState::Sleep, "clock_nanosleep"));
+        }
+        let answer = explain(facts).answer;
+        let title = "waits for whichever of its children ends first";
+        assert!(answer.title.contains(title), "{}", answer.title);
+        assert!(answer.text.contains("sleep 31, sleep 32"), "{}", answer.text);
+    }
+
     /// A thread of process 10 that ran, and slept uninterruptibly, for so many tenths of the look.
     fn time(tid: u32, ran: u64, slept: u64) -> Fact {
         fact(Body::ThreadTime(ThreadTime {
@@ -446,6 +529,18 @@ mod tests {
         let end = serde_json::json!({"end": end, "object": object, "seconds": 1.0, "share": 1.0,
             "longest_seconds": 1.0, "victims": [], "chain": []});
         waits_title(&serde_json::from_value(end).unwrap())
+    }
+
+    #[test]
+    fn whoever_has_had_the_last_word_owes_no_answer() {
+        let said = |unasked: bool| {
+            let end = serde_json::json!({"end": "remote", "object": ObjectName::new("socket", "x:7"),
+                "seconds": 1.0, "share": 1.0, "longest_seconds": 1.0, "victims": [], "chain": [],
+                "unasked": unasked});
+            waits_title(&serde_json::from_value(end).unwrap())
+        };
+        assert_eq!(said(true), "waits for what socket x:7 sends next");
+        assert_eq!(said(false), "waits for socket x:7, which owes it an answer");
     }
 
     #[test]

@@ -7,12 +7,12 @@
 //! loops that poll several things, which every session of a desktop has.
 
 use super::report::AnswerEnd;
-use super::{own_threads, unwoken};
+use super::{masters, own_threads, unwoken};
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
-use crate::model::Model;
+use crate::measure::pools;
 use crate::model::words;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -29,6 +29,8 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
         TargetKind::Process => of_process(measures)
+            .or_else(|| of_server(measures))
+            .or_else(|| masters::said(measures))
             .or_else(|| unwoken::said(measures))
             .or_else(|| own_threads::said(measures)),
         TargetKind::Container | TargetKind::Command => None,
@@ -190,6 +192,12 @@ struct Awaited {
 
 impl Awaited {
     fn of(measures: &Measures<'_>) -> Option<Self> {
+        let all = Self::all(measures, |_| true).into_iter();
+        all.max_by_key(|one| (one.clients.len(), std::cmp::Reverse(one.server.pid)))
+    }
+
+    /// Each process that others have waited for, by number; of waits without a clock only those that count.
+    fn all(measures: &Measures<'_>, counts: impl Fn(&WaitSpan) -> bool) -> Vec<Self> {
         let model = measures.model;
         let mut by_server: BTreeMap<u32, Vec<ThreadRef>> = BTreeMap::new();
         let mut add = |server: u32, client: u32| {
@@ -198,7 +206,7 @@ impl Awaited {
             }
         };
         let standing = measures.waits().filter(|wait| stands(measures, wait));
-        for wait in standing.filter(|wait| has_asked(measures, wait)) {
+        for wait in standing.filter(|wait| counts(wait) && has_asked(measures, wait)) {
             if let Some(server) = measures.graph.holder(wait) {
                 add(server.pid, wait.thread.pid);
             }
@@ -217,10 +225,9 @@ impl Awaited {
             }
         }
         let clients = by_server.into_iter().map(|(pid, clients)| (pid, others(clients, pid)));
-        let (pid, clients) =
-            clients.max_by_key(|(pid, all)| (all.len(), std::cmp::Reverse(*pid)))?;
-        let server = model.threads.thread_ref(pid);
-        (!clients.is_empty()).then_some(Self { server, clients })
+        let known = clients.filter(|(_, clients)| !clients.is_empty());
+        let server = |pid| model.threads.thread_ref(pid);
+        known.map(|(pid, clients)| Self { server: server(pid), clients }).collect()
     }
 
     fn title(&self) -> String {
@@ -231,7 +238,8 @@ impl Awaited {
         }
     }
 
-    fn text(&self, model: &Model) -> String {
+    fn text(&self, measures: &Measures<'_>) -> String {
+        let model = measures.model;
         let who = match self.clients.len() {
             1 => String::new(),
             _ => format!("{}: ", names(&self.clients)),
@@ -240,6 +248,7 @@ impl Awaited {
         let place = place.map_or_else(String::new, |it| {
             format!(" {} stands in {it}.", model.threads.who(&self.server))
         });
+        let place = place + &pools::at_hand(measures, self.server.pid);
         format!(
             "{who}an answer may be due later, as that of a long poll is.{place} holdup -p {} follows it.",
             self.server.pid
@@ -251,7 +260,37 @@ impl Awaited {
 fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
     let awaited = Awaited::of(measures)?;
     let title = format!("{}; nobody else here is owed anything.", awaited.title());
-    Some((title, awaited.text(measures.model)))
+    Some((title, awaited.text(measures)))
+}
+
+/// Whether a thread of a process waits for whatever comes next: what has come it has taken.
+fn is_free(measures: &Measures<'_>, pid: u32) -> bool {
+    let rests = |thread: &ThreadRef| {
+        let last = measures.graph.waits_of(thread).last();
+        last.is_some_and(|wait| wait.standing && wait.class == WaitClass::Idle)
+    };
+    measures.graph.threads_of(&[pid]).iter().any(rests)
+}
+
+/// The process that was asked about, if others have waited for it all the time: not idle for all that anybody knows. A unix socket has no clock that
+/// says who spoke last: who stands there may listen (to events of hardware, of a display) as well as ask, and of a server that is free he listens.
+fn of_server(measures: &Measures<'_>) -> Option<(String, String)> {
+    let model = measures.model;
+    let asked = model.look.target.as_ref()?.pid;
+    let rests = is_free(measures, asked);
+    let is_unix = |wait: &WaitSpan| matches!(wait.place.object, Some(ObjectRef::Unix { .. }));
+    let all = Awaited::all(measures, |wait| !(rests && is_unix(wait)));
+    let awaited = all.into_iter().find(|one| one.server.pid == asked)?;
+    let place = stands_in(model, &awaited.server, (model.look.begin_ns, model.look.end_ns));
+    let place = place.map_or_else(String::new, |place| format!(" It stands in {place}."));
+    Some((
+        format!("{}; what that waits for was not seen.", awaited.title()),
+        format!(
+            "{}: an answer may be due later, as that of a long poll is.{place}{}",
+            names(&awaited.clients),
+            pools::at_hand(measures, asked)
+        ),
+    ))
 }
 
 /// The same of a host of which something else is said, unless one of its ends leads through that process.
@@ -263,7 +302,7 @@ pub(super) fn beside(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<Stri
         let links = end.chain.iter().filter_map(|link| link.who.pid);
         links.chain(end.who.as_ref().and_then(|who| who.pid)).any(|pid| pid == awaited.server.pid)
     };
-    let text = awaited.text(measures.model);
+    let text = awaited.text(measures);
     (!ends.is_empty() && !ends.iter().any(is_said)).then(|| format!("{}; {text}", awaited.title()))
 }
 
@@ -384,6 +423,24 @@ mod tests {
     }
 
     #[test]
+    fn a_server_for_which_somebody_waits_all_the_time_is_not_said_to_be_waited_for_by_nobody() {
+        let title = |place: Place| {
+            let mut facts = client(Some("/run/shop.sock"));
+            facts.retain(|fact| !matches!(&fact.body, Body::Blocked(it) if it.thread.pid == 20));
+            facts.extend([at_place(20, "server", place), asked_about(20, "server")]);
+            explain(facts).answer.title
+        };
+        let said =
+            "client 10 has waited all the time for server 20; what that waits for was not seen.";
+        let busy = title(reads(ObjectRef::Pipe { ino: 7 }));
+        assert_eq!(busy, said);
+        // As acpid is, to whose events somebody listens.
+        let (state, syscall) = (WaitState::Sleep, "epoll_wait".into());
+        let free = title(Place { state, syscall, ..Place::default() });
+        assert!(!free.contains("has waited all the time"), "{free}");
+    }
+
+    #[test]
     fn a_client_that_looks_at_the_time_meanwhile_is_said_the_same() {
         let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
         let half = LOOK_NS / 2;
@@ -462,6 +519,9 @@ mod tests {
             report.caveats.iter().any(|it| it.code == "awaited" && it.text.contains("java 50"))
         };
         assert!(!caveat(&alone), "it is the answer");
+        let asked = [host(), facts.clone(), vec![asked_about(50, "java")]].concat();
+        let asked = explain(asked).answer.title;
+        assert!(asked.starts_with("4 processes have waited all the time for java 50"), "{asked}");
         let busy = [host(), facts, vec![blocked(80, "job", WaitState::Sleep, "flock")]].concat();
         let busy = explain(busy);
         assert!(caveat(&busy), "{:#?} {:#?}", busy.answer, busy.caveats);

@@ -16,6 +16,7 @@ use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::words;
 use crate::programs::lock_kind::LockKind;
+use crate::rules::file_of;
 use crate::waits::futex_value::is_private;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::user_stack::lock_kind_of;
@@ -90,7 +91,10 @@ fn queue(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)> {
             let name = known.and_then(|path| path.rsplit_once('/')).map(|(_, name)| name);
             Some(match name {
                 Some(name) => {
-                    let file = words::shell(&format!("/dev/mqueue/{name}"));
+                    let path = format!("/dev/mqueue/{name}");
+                    // A container has queues of its own.
+                    let seen = file_of(measures.model, &wait.thread, &path);
+                    let file = words::shell(&seen.map_or(path, |seen| seen.path));
                     (
                         format!("the POSIX message queue /{name}"),
                         format!("fuser -v {file} says who has it open"),

@@ -11,7 +11,7 @@ use super::own::Own;
 use super::places;
 use super::report::*;
 use super::saved::Saved;
-use super::sentences::{idle_but_for_short_waits, idle_title, unnamed};
+use super::sentences::{OPENS_FIFO, idle_but_for_short_waits, idle_title, unnamed};
 use super::standing;
 use super::unwoken;
 use crate::facts::{TargetKind, ThreadRef};
@@ -24,6 +24,7 @@ use crate::model::object::Object;
 use crate::model::{Model, lifetimes};
 use crate::programs::go;
 use crate::rules::lasting::lasting;
+use crate::rules::wait_words::list;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -228,6 +229,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
         by_timeout: end.is_timed(),
         unconnected: kind == EndKind::Remote && is_unconnected(model, &end.object),
+        unasked: kind == EndKind::Remote && measures.graph.is_for_what_comes(end),
     }
 }
 
@@ -372,10 +374,11 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         );
     }
     match (end.class, &root.object) {
-        (WaitClass::Child, _) => "it waits for whichever of its children ends first".into(),
-        (WaitClass::PipeRead, Object::File(_)) => {
-            "it waits in open(2) until somebody opens the other end of that FIFO".into()
+        (WaitClass::Child, _) => {
+            let children = children(measures, root.who.pid);
+            format!("it waits for whichever of its children ends first{children}")
         }
+        (WaitClass::PipeRead, Object::File(_)) => OPENS_FIFO.into(),
         (WaitClass::PipeRead, _) if end.circle => {
             "the chain comes back to one who waits in it: each waits for the next".into()
         }
@@ -404,6 +407,17 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         }),
         _ => "who would have to act was not seen".into(),
     }
+}
+
+/// The children that a process has at the end, by their names: `: sleep 12, sleep 13 and 2 more`.
+fn children(measures: &Measures<'_>, pid: u32) -> String {
+    let model = measures.model;
+    let known = model.threads.by_id.values().filter(|it| it.parent_pid == pid);
+    let are_there = known
+        .map(|it| &it.thread)
+        .filter(|it| it.tid == it.pid && lifetimes::is_there_at_end(model, it));
+    let pids: BTreeSet<u32> = are_there.map(|it| it.pid).collect();
+    if pids.is_empty() { String::new() } else { format!(": {}", list(measures, &pids)) }
 }
 
 /// Whether a thread was seen to wait by its state alone, because whoever looks may read no more of it.

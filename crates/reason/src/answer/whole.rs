@@ -88,7 +88,8 @@ impl Whole {
         let Said { does, is_own, more } = said;
         let Some(rests) = self.rests else {
             let own = if *is_own { " is its own work" } else { "" };
-            let share = words::percent(seconds / self.base_seconds());
+            // Two clocks: a wait may be seen a little longer than its thread was.
+            let share = words::percent((seconds / self.base_seconds()).min(1.0));
             return format!("{name} {does}: {share} of {}{own}{more}.", self.base_words());
         };
         let busy = (self.there - self.idle).max(1e-9);

@@ -31,6 +31,10 @@ pub struct Disk {
     pub rotational: bool,
     /// Active scheduler.
     pub scheduler: String,
+    /// Of mq-deadline: it has queues by I/O class, as it has since 5.14 (seen by `queue/iosched/async_depth`, and since 5.16 by
+    /// `prio_aging_expire`). None of others, and where nothing of `queue/iosched` was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_deadline_priorities: Option<bool>,
     /// Requests the scheduler may hold (`queue/nr_requests`).
     pub requests_max: u32,
     /// `queue/write_cache`.

@@ -63,6 +63,13 @@ pub struct Host {
     pub memory_nodes: Vec<MemoryNode>,
 }
 
+impl Host {
+    /// A CPU that is left alone by intent: nobody is to be sent there.
+    pub fn is_isolated(&self, cpu: u32) -> bool {
+        self.isolated_cpus.contains(&cpu) || self.tickless_cpus.contains(&cpu)
+    }
+}
+
 /// Memory that some CPUs are nearer to than the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -82,7 +82,7 @@ fn is_zero(number: &u32) -> bool {
 pub struct FutexOwner {
     /// The waiting thread.
     pub waiter: ThreadRef,
-    /// Address of the word.
+    /// Address of the word; 0: no word says it, but the list of its runtime (a mutex of Ruby's).
     pub address: u64,
     /// Value of the word.
     pub word: u32,

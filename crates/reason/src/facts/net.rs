@@ -49,6 +49,9 @@ pub struct Link {
     /// Of a tunnel of VXLAN, its ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vxlan: Option<Vxlan>,
+    /// Of a bridge, whether it parts its ports by VLANs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan_filtering: Option<bool>,
     /// Statistics by their IFLA_STATS64 names.
     pub counters: BTreeMap<String, u64>,
 }

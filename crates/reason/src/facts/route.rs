@@ -95,7 +95,7 @@ pub struct AddressHere {
     pub far_netns: u32,
     /// Index of the interface.
     pub far_index: u32,
-    /// Hardware addresses of that namespace's interfaces, this one's first. Read where the neighbour entry of who sends is permanent.
+    /// Hardware addresses of that namespace's interfaces, this one's first. Of old recordings only where the neighbour entry of who sends is permanent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hardware: Vec<String>,
 }

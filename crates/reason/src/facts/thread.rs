@@ -49,6 +49,9 @@ pub struct Thread {
     pub rt_priority: Option<u32>,
     /// Nice value.
     pub nice: i32,
+    /// I/O class from bit 13 on (0 none, 1 real-time, 2 best effort, 3 idle) and level below, as they were set (ioprio_get(2)); none if not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_priority: Option<u32>,
     /// State letter of /proc/PID/stat at that time.
     pub state: String,
     /// Process that traces it, or 0.
@@ -244,6 +247,11 @@ impl Place {
                 | "epoll_pwait"
                 | "epoll_pwait2"
         )
+    }
+
+    /// Whether it is an event loop's, in which whatever comes is taken: a library that polls its own connection takes nothing else.
+    pub fn is_of_loop(&self) -> bool {
+        self.is_for_several() && (self.syscall.starts_with("epoll") || self.polled.len() > 1)
     }
 }
 

@@ -15,7 +15,7 @@ use super::ending::{self, Ending};
 use super::index::Index;
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
-use super::question::{is_for_a_question, question_of};
+use super::question::{is_for_a_question, is_for_what_comes, question_of};
 use super::relayed::{self, Relayed};
 use super::serving::serving_since;
 use super::wakers;
@@ -108,7 +108,7 @@ impl<'a> Chains<'a> {
             matches!(wait.class, WaitClass::SocketRead | WaitClass::UnixRead) && !wait.kernel
         };
         for wait in self.timelines.waits().filter(reads) {
-            if is_for_a_question(&self.index, wait) {
+            if is_for_a_question(&self.index, wait) || is_for_what_comes(&self.index, wait) {
                 continue;
             }
             let (from, to) =
@@ -399,7 +399,8 @@ impl<'a> Chains<'a> {
         walk: &Walk<'w>,
     ) -> (Next, Option<&'static Way>) {
         let owed = walk.owed || !walk.links.is_empty();
-        if let Some(next) = owed.then(|| self.goroutine(wait, within, walk)).flatten() {
+        let may_run = owed && !wait.class.is_root();
+        if let Some(next) = may_run.then(|| self.goroutine(wait, within, walk)).flatten() {
             return (next, None);
         }
         let asker = walk.links.last().zip(walk.asked.last());
@@ -413,7 +414,7 @@ impl<'a> Chains<'a> {
             self.cut_wait(wait, from, at_ns, walk);
             return self.cut_wait(wait, at_ns, to, walk);
         }
-        let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
+        let follows = is_followed(wait.class) && walk.links.len() < DEPTH_MAX;
         let asker = walk.links.last().map(|link| link.who.pid);
         let (next, way) = match follows {
             true => self.next(wait, (from, to), walk),
@@ -498,6 +499,11 @@ impl Walk<'_> {
 
 fn push(walk: &mut Walk<'_>, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>) {
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
+}
+
+/// Of a connection that is being made only a tunnel's program may be next (held/tun_program.rs).
+fn is_followed(class: WaitClass) -> bool {
+    !class.is_root() || class == WaitClass::SocketConnect
 }
 
 #[cfg(test)]

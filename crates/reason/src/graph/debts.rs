@@ -14,7 +14,8 @@ use super::last_word::{Spoke, only_listens, only_speaker, spoke_last};
 use crate::facts::*;
 use crate::model::Model;
 use crate::threshold::Threshold;
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::waits::dns_question::asked_by_others;
+use crate::waits::poll_intent::DNS_PORT;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -93,6 +94,8 @@ pub struct Debts {
     heard: HashMap<u32, Vec<Heard>>,
     /// Processes of whose connections the clocks were read.
     known: HashSet<u32>,
+    /// Connections that a process made, and on which the other end has had the last word by the end of the look.
+    answered: HashSet<(u32, u64)>,
 }
 
 impl Debts {
@@ -104,13 +107,7 @@ impl Debts {
         far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
     ) -> Self {
         let mut debts = Self::default();
-        let serves: HashSet<u32> = model
-            .held
-            .endpoints
-            .iter()
-            .filter(|it| takes_questions(it))
-            .map(|it| it.process.pid)
-            .collect();
+        let serves = asked_by_others(model);
         for (endpoint, at_ns) in model.held.endpoints.iter().zip(&model.held.endpoints_at) {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
             let seen_ns = match at_ns.saturating_add(CLOSED_MIN.ns()) < model.look.end_ns {
@@ -146,6 +143,10 @@ impl Debts {
             let (of, jiffies) = match (spoke, accepted) {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
+                (Spoke::Peer, false) if seen_ns == model.look.end_ns => {
+                    debts.answered.insert((pid, socket.ino));
+                    continue;
+                }
                 _ => continue,
             };
             // The clocks are read a little after the end: what is younger stands at the end for the one before it.
@@ -289,6 +290,12 @@ impl Debts {
         }
     }
 
+    /// Whether a process has no question outstanding on a connection that it made, as its other end has had the last word there: what
+    /// comes next is news, or a further part of an answer.
+    pub fn has_last_word_of_peer(&self, pid: u32, ino: u64) -> bool {
+        self.answered.contains(&(pid, ino))
+    }
+
     /// Whether the connections of a process were read, so that no debt means none.
     pub fn knows(&self, pid: u32) -> bool {
         self.known.contains(&pid)
@@ -323,13 +330,6 @@ fn sent_ns(turn: &TcpTurn, since_ns: Ns) -> Option<Ns> {
     (turn.first_tx_ns != 0 && apart_ns <= 2 * u64::from(turn.jiffy_ns)).then_some(turn.first_tx_ns)
 }
 
-/// Whether a process is asked by others here: a proxy or a name server keeps its own socket to a name server open for all its life.
-fn takes_questions(endpoint: &Endpoint) -> bool {
-    let ObjectRef::Inet(socket) = &endpoint.object else { return false };
-    let is_bound = socket.remote.port() == 0 && (1..GIVEN_PORTS).contains(&socket.local.port());
-    socket.state == TCP_LISTEN || socket.protocol == "udp" && is_bound
-}
-
 /// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
 /// is not known.
 pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
@@ -345,6 +345,7 @@ fn is_being_made(socket: &InetRef) -> bool {
 mod tests {
     use super::*;
     use crate::graph::last_word::tests::turn;
+    use crate::waits::poll_intent::TCP_LISTEN;
 
     fn connection(local: &str, remote: &str) -> InetRef {
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());

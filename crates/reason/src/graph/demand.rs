@@ -9,12 +9,14 @@ use super::debts::Debts;
 use super::end::{End, Lost};
 use super::ending;
 use super::ends::{Found, command_end_ns, command_root, is_own};
-use super::question::{is_for_a_question, question_of};
+use super::question::{is_for_a_question, is_for_next_question, is_for_what_comes, question_of};
 use super::subscriptions::Subscriptions;
+use super::turns::Turns;
 use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
-use crate::facts::{Endpoint, InetRef, Target, TargetKind, ThreadRef, WakeContext};
+use super::worker_processes::{self, BusyWorkers};
+use crate::facts::{Endpoint, InetRef, Ns, Target, TargetKind, ThreadRef, WakeContext};
 use crate::model::Model;
 use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::{Timelines, WaitSpan};
@@ -34,6 +36,7 @@ pub struct Graph<'a> {
     /// For a command: the leaves of its critical path, in order of time.
     pub path: Vec<Leaf>,
     demand_seconds: HashMap<u32, f64>,
+    turns: Turns,
 }
 
 impl<'a> Graph<'a> {
@@ -45,7 +48,7 @@ impl<'a> Graph<'a> {
     ) -> Self {
         let chains = Chains::new(model, timelines);
         let mut found = Found::new(model, timelines, &chains, watch);
-        let mut path = Vec::new();
+        let (mut path, mut turns) = (Vec::new(), Turns::default());
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.look.begin_ns, command_end_ns(model));
             for leaf in &path {
@@ -55,7 +58,8 @@ impl<'a> Graph<'a> {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
             for wait in timelines.waits() {
-                let asked = target.is_some_and(|it| is_asked_of(model, it, wait));
+                let asked = target.is_some_and(|it| is_asked_of(model, it, wait))
+                    && !is_for_next_question(&chains.index, wait);
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
@@ -72,11 +76,14 @@ impl<'a> Graph<'a> {
                 let counted = counted || is_stalled(wait.class);
                 let is_word = asked && wait.class == WaitClass::FutexWait;
                 for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
+                    if turns.take(&chains.index, wait, &leaf) {
+                        continue;
+                    }
                     // Who is to give it back and rests himself waits for work, and so does who waits for him.
                     let rests = is_word && rests(&leaf);
                     let counted = (counted && !rests) || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
-                        true => subscriptions.take(wait, leaf, counted),
+                        true => subscriptions.take(&chains.index, wait, leaf, counted),
                         false => found.add(&leaf, counted, false),
                     }
                 }
@@ -88,8 +95,8 @@ impl<'a> Graph<'a> {
             found.add_work();
         }
         let ends = found.sorted();
-        let demand_seconds = demand_by_process(model, timelines);
-        Self { model, timelines, chains, ends, path, demand_seconds }
+        let demand_seconds = demand_by_process(model, timelines, &turns);
+        Self { model, timelines, chains, ends, path, demand_seconds, turns }
     }
 
     /// The ends of one class.
@@ -132,6 +139,11 @@ impl<'a> Graph<'a> {
         holder(&self.chains.index, wait)
     }
 
+    /// Whether a wait for a lock within a time is one for a turn to take the next client, which a colleague has who rests.
+    pub fn is_for_a_turn(&self, wait: &WaitSpan, within: (Ns, Ns)) -> bool {
+        self.turns.is_one(wait, within)
+    }
+
     /// Whether a wait is for the next question of somebody who connected, and for no answer.
     pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
         is_for_a_question(&self.chains.index, wait)
@@ -142,6 +154,20 @@ impl<'a> Graph<'a> {
         question_of(&self.chains.index, wait, None)
     }
 
+    /// Whether most of an end is a wait for what comes next on a connection whose other end has had the last word: news, work, or the
+    /// rest of an answer. Of a command it is part of its time all the same.
+    pub fn is_for_what_comes(&self, end: &End) -> bool {
+        let (from, to) = (self.model.look.begin_ns, self.model.look.end_ns);
+        let is_it = |wait: &&WaitSpan| {
+            wait.object == end.object && is_for_what_comes(&self.chains.index, wait)
+        };
+        // Only what stands is one, and that is last: a thread may have as many ends as it has had waits before.
+        let standing = self.waits_of(&end.links[end.named].who).iter().rev();
+        let standing = standing.take_while(|wait| wait.standing).filter(is_it);
+        let ns: Ns = standing.map(|wait| wait.within_ns(from, to)).sum();
+        !self.is_command() && ns as f64 / 1e9 * 2.0 > end.seconds
+    }
+
     /// Outstanding answers by process.
     pub fn debts(&self) -> &Debts {
         &self.chains.index.debts
@@ -150,6 +176,15 @@ impl<'a> Graph<'a> {
     /// Every known thread of some processes, by thread id.
     pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
         self.chains.index.families.threads_of(pids)
+    }
+
+    /// The workers of the server of which a process is, as the look ends, if none of them is free.
+    pub fn busy_workers(&self, pid: u32) -> Option<BusyWorkers> {
+        let index = &self.chains.index;
+        let end_ns = index.model.look.end_ns;
+        let of_parent =
+            || worker_processes::all_busy(index, index.families.parent_of(pid)?, end_ns);
+        worker_processes::all_busy(index, pid, end_ns).or_else(of_parent)
     }
 
     /// Who began a process.
@@ -229,7 +264,7 @@ fn rests(leaf: &Leaf) -> bool {
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.
-fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> {
+fn demand_by_process(model: &Model, timelines: &Timelines, turns: &Turns) -> HashMap<u32, f64> {
     let mut seconds: HashMap<u32, f64> = HashMap::new();
     for time in &model.threads.times {
         *seconds.entry(time.thread.pid).or_default() +=
@@ -238,6 +273,7 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
     for wait in timelines.waits() {
         if wait.class.is_demand()
             && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
+            && !turns.is_one(wait, (model.look.begin_ns, model.look.end_ns))
         {
             *seconds.entry(wait.thread.pid).or_default() +=
                 wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
@@ -250,7 +286,47 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
 mod tests {
     use crate::answer::explain;
     use crate::facts::*;
+    use crate::rules::net::scenes::{inet, wait, with_state};
     use crate::rules::scenes::*;
+
+    #[test]
+    fn what_comes_is_what_stands_last_after_however_many_answers() {
+        let far =
+            |ino: u64, port: u16| inet("tcp", ino, &format!("10.0.0.1:{port}"), "192.0.2.1:80", 1);
+        let ends = |received_jiffies: u32| {
+            let sent_jiffies = 1000;
+            let turn = TcpTurn {
+                sent_jiffies,
+                received_jiffies,
+                jiffy_ns: 4_000_000,
+                ..TcpTurn::default()
+            };
+            let state = SocketState {
+                turn: Some(turn),
+                acked_bytes: 80,
+                received_bytes: 900,
+                ..SocketState::default()
+            };
+            let (syscall, object) = ("recvfrom".into(), Some(far(100, 40_000)));
+            let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+            let blocked = Blocked {
+                thread: thread(10, "client"),
+                since_ns: LOOK_NS / 2,
+                place,
+                ..Blocked::default()
+            };
+            let facts = vec![
+                of_process(10, "client"),
+                Fact { at_ns: LOOK_NS, ..with_state(10, "client", far(100, 40_000), state) },
+                wait(10, "client", "recvfrom", far(101, 40_001), 0, 20),
+                Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) },
+            ];
+            let ends = explain([host(), facts].concat()).answer.ends;
+            ends.into_iter().map(|it| (it.seconds, it.unasked)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(500), [(2.5, true), (2.0, false)]);
+        assert_eq!(ends(1500), [(2.5, false), (2.0, false)], "it has asked");
+    }
 
     /// What is said of process 10, which waits in this call of its C library until its thread or process 11 wakes it; that sleeps.
     fn asked(waker_pid: u32, syscall: &str, function: &str) -> String {

@@ -292,22 +292,26 @@ impl<'c, 'a> Found<'c, 'a> {
 
     fn key(&mut self, root: &ChainLink, kind: EndKind, class: WaitClass) -> EndKey {
         let object = match kind {
-            EndKind::Works | EndKind::Sleep => self.actor(&root.who),
+            EndKind::Works | EndKind::Sleep => self.actor(&root.who, kind),
             EndKind::Cpu => Object::RunQueue(Vec::new()),
             _ => root.object.clone(),
         };
         (kind, class, object)
     }
 
-    /// Who acts: a process, or of those that a command began and that came and went, the program.
-    fn actor(&mut self, who: &ThreadRef) -> Object {
+    /// Who acts: a process, or of those that a command began and that came and went, the program: a loop begins one `sleep` after another. On a
+    /// host each is one of many. Outside of a command work is each process's own, as what it ran itself is added by its number (`add_work`): by the
+    /// program's name too, one process's work would be two ends.
+    fn actor(&mut self, who: &ThreadRef, kind: EndKind) -> Object {
         let model = self.model;
         let begun = self.begun.get_or_insert_with(|| {
             let own =
                 model.threads.forks.iter().filter(|(_, fork)| fork.child.pid != fork.parent.pid);
             own.map(|(_, fork)| fork.child.pid).collect()
         });
-        match self.is_command && begun.contains(&who.pid) && !who.comm.is_empty() {
+        let is_host = model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+        let is_grouped = self.is_command || (!is_host && kind == EndKind::Sleep);
+        match is_grouped && begun.contains(&who.pid) && !who.comm.is_empty() {
             true => Object::Processes(who.comm.as_str().into()),
             false => Object::Process(who.pid),
         }
@@ -509,4 +513,60 @@ fn reads_a_pipe(root: &ChainLink) -> bool {
 /// Whether somebody's input is waited for.
 fn is_terminal(object: &Object) -> bool {
     matches!(object, Object::Tty(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::measure::Measures;
+    use crate::model::object::Object;
+    use crate::rules::scenes::*;
+    use crate::waits::timeline::Observed;
+
+    /// The ends behind sh 10, which waits all the time for its child 20; that began in the look and works, or sleeps.
+    fn ends(kind: TargetKind, sleeps: bool) -> Vec<(EndKind, Object)> {
+        let child = || ThreadRef { start_ns: 2, ..thread(20, "job") };
+        let mut waits =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        waits.args[0] = 20;
+        let name = "sh".to_string();
+        let target = Target { kind, name, pid: 10, cgroups: Vec::new(), words: Vec::new() };
+        let fork = Fork { parent: thread(10, "sh"), child: child(), flags: 0 };
+        let time = ThreadTime {
+            thread: child(),
+            run_ns: LOOK_NS - 2,
+            until_ns: LOOK_NS,
+            ..ThreadTime::default()
+        };
+        let does = match sleeps {
+            true => blocked(20, "job", WaitState::Sleep, "clock_nanosleep"),
+            false => Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) },
+        };
+        let mut facts = host();
+        facts.extend([
+            fact(Body::Target(target)),
+            identity(Thread { thread: thread(10, "sh"), ..Thread::default() }),
+            identity(Thread { thread: child(), parent_pid: 10, ..Thread::default() }),
+            Fact { at_ns: 2, body: Body::Fork(fork) },
+            at_place(10, "sh", waits),
+            does,
+        ]);
+        let observed = Observed::new(facts);
+        let ends = &Measures::of_observed(&observed).graph.ends;
+        let acts = ends.iter().filter(|end| matches!(end.kind, EndKind::Works | EndKind::Sleep));
+        acts.map(|end| (end.kind, end.object.clone())).collect()
+    }
+
+    #[test]
+    fn the_work_of_a_child_is_one_end_whoever_waits_for_it() {
+        let own = [(EndKind::Works, Object::Process(20))];
+        assert_eq!(ends(TargetKind::Process, false), own);
+    }
+
+    #[test]
+    fn sleeps_of_children_are_their_programs() {
+        let of_all = [(EndKind::Sleep, Object::Processes("job".into()))];
+        assert_eq!(ends(TargetKind::Process, true), of_all);
+    }
 }

@@ -5,6 +5,7 @@
 use super::index::Index;
 use super::next::Asker;
 use crate::facts::{GIVEN_PORTS, ObjectRef, ThreadRef};
+use crate::model::object::Object;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
@@ -79,6 +80,24 @@ pub(super) fn question_of(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>
     let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
     let known = far.iter().find(is_asker).or(far.first()).map(|far| far.pid);
     Some(known.or(asker.filter(|_| is_within)).unwrap_or(0))
+}
+
+/// Whether a wait is for the next question of a client who has had his answer, or has not asked yet, by the clocks of the connection: who
+/// waits so serves nobody.
+pub(super) fn is_for_next_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let Object::Inet(ino) = wait.object else { return false };
+    let (debts, pid) = (&index.debts, wait.thread.pid);
+    let of_process = [&debts.owes, &debts.owed_before].into_iter().filter_map(|of| of.get(&pid));
+    debts.knows(pid)
+        && is_for_a_question(index, wait)
+        && !of_process.flatten().any(|debt| debt.ino == ino && debt.seen_ns > wait.begin_ns)
+}
+
+/// Whether a wait stands on a connection that its own process made, and on which the other end has had the last word: for whatever comes
+/// next, news or work, and for no answer.
+pub(super) fn is_for_what_comes(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let Object::Inet(ino) = wait.object else { return false };
+    wait.standing && index.debts.has_last_word_of_peer(wait.thread.pid, ino)
 }
 
 /// Whether a wait is on a connection that its own process made: for an answer, and for no question.

@@ -5,6 +5,7 @@
 
 use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing};
 use super::index::Index;
+use super::question::is_for_next_question;
 use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
 use crate::programs::java;
@@ -54,14 +55,26 @@ fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
     threads.iter().filter(|it| !is_own(it)).cloned().collect()
 }
 
-/// The only thread that was begun just as a question came: a server with a thread for each.
-fn born_at(threads: &[ThreadRef], asked_ns: Ns) -> Option<ThreadRef> {
+/// The thread that was begun just as a question came, of a server with a thread for each.
+fn born_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
     let from = asked_ns.saturating_sub(BORN_BEFORE_MAX.ns());
     let within = from..=asked_ns.saturating_add(BORN_AFTER_MAX.ns());
     let is_thread = |of: &&ThreadRef| of.tid != of.pid && within.contains(&of.start_ns);
-    let mut born = threads.iter().filter(is_thread);
-    let only = born.next()?;
-    born.next().is_none().then(|| only.clone())
+    one_of(index, threads.iter().filter(is_thread).collect(), to)
+}
+
+/// The only one of some threads; or of several the first, if all of them stand in one function of the program: whichever it is, it waits for the
+/// same.
+fn one_of(index: &Index<'_>, threads: Vec<&ThreadRef>, to: Ns) -> Option<ThreadRef> {
+    let (first, others) = threads.split_first()?;
+    let stands = |thread: &ThreadRef| {
+        let last = index.waits.at(thread, to.saturating_sub(1))?;
+        let place = user_stack::function_of(index.model, thread, last.begin_ns, last.end_ns)?;
+        Some((last.class, place))
+    };
+    let is_one = others.is_empty()
+        || stands(first).is_some_and(|at| others.iter().all(|it| stands(it) == Some(at)));
+    is_one.then(|| (*first).clone())
 }
 
 /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
@@ -95,7 +108,8 @@ pub(super) fn serving_since(
         threads.iter().find(waits).cloned()
     };
     let parked = || parked_at(index, &threads, since_ns, to);
-    let known = turned.or_else(parked).or_else(busiest).or_else(held).or_else(loops);
+    let born = || born_at(index, &threads, since_ns, to);
+    let known = turned.or_else(parked).or_else(born).or_else(busiest).or_else(held).or_else(loops);
     known.or_else(|| threads.first().cloned())
 }
 
@@ -113,27 +127,26 @@ fn parked_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> 
                 && user_stack::parked_in_java(index.model, thread, from, until)
         })
     };
-    let mut all = threads.iter().filter(parked);
-    // Of two the one that served it is not known.
-    let only = all.next()?;
-    all.next().is_none().then(|| only.clone())
+    one_of(index, threads.iter().filter(parked).collect(), to)
 }
 
-/// How long a thread was held up itself in an interval.
+/// How long a thread was held up itself in an interval. Who waits for the next question of a client is not.
 pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
-    let waits = index.waits.of(thread).iter();
+    // Of thousands only those of that time: each is looked up on its connection.
+    let waits = index.waits.within(thread, from, to).iter();
     waits
         .filter(|w| {
             w.class.is_demand()
                 || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
                 || is_stalled(w.class)
         })
+        .filter(|w| !is_for_next_question(index, w))
         .map(|w| w.within_ns(from, to))
         .sum()
 }
 
 /// The thread of a process that waits on a socket, or is stopped, for most of a time: whatever else the process waits for, any of its
-/// threads may be the one that is to write to a pipe.
+/// threads may be the one that is to write to a pipe, but for one that waits for the next question of a client.
 pub(super) fn fed_from_elsewhere(
     index: &Index<'_>,
     pid: u32,
@@ -151,6 +164,7 @@ pub(super) fn fed_from_elsewhere(
     };
     let fed_ns = |thread: &ThreadRef| -> Ns {
         let waits = index.waits.within(thread, from, to).iter().filter(is_fed);
+        let waits = waits.filter(|wait| !is_for_next_question(index, wait));
         waits.map(|wait| wait.within_ns(from, to)).sum()
     };
     let threads = workers(index.families.threads_of(&[pid])).into_iter();
@@ -287,7 +301,7 @@ fn turned_to_it(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> 
     let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
     let (threads, asked_ns) = (workers(index.families.threads_of(&pids)), asked_ns(index, wait));
     let turned = turned_at(index, &threads, asked_ns, wait.end_ns);
-    let born = || born_at(&threads, asked_ns);
+    let born = || born_at(index, &threads, asked_ns, wait.end_ns);
     turned.or_else(born).or_else(|| parked_at(index, &threads, asked_ns, wait.end_ns))
 }
 
@@ -473,6 +487,24 @@ mod tests {
         assert_eq!(serves(vec![deflates(), machine(), worker()]), Some(23));
         assert_eq!(serves(vec![deflates(), machine()]), Some(21), "nobody else is known");
         assert_eq!(serves(vec![deflates(), worker()]), Some(22), "names alone make no machine");
+    }
+
+    #[test]
+    fn of_threads_that_stand_in_one_function_whichever_serves_it_waits_for_the_same() {
+        let asked = 2 * SECOND + SECOND / 100;
+        let machine = || waits(21, "VM Thread", 0, &["VMThread::loop"]);
+        let pool = |tid, function: &'static str| {
+            let mut facts = waits(tid, "pool-1-thread", asked, PARKED);
+            if let Body::UserStack(stack) = &mut facts[0].body {
+                let (function, module) = (function.to_string(), "Shop.java".to_string());
+                stack.frames.push(UserFrame { function, module, ..UserFrame::default() });
+            }
+            facts
+        };
+        let rests = || waits(23, "pool-1-thread", SECOND, PARKED);
+        let serves = |one, other| serves(vec![machine(), rests(), pool(24, one), pool(25, other)]);
+        assert_eq!(serves("Shop.buy", "Shop.buy"), Some(24));
+        assert_eq!(serves("Shop.buy", "Shop.pay"), Some(23));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! spoke on the connection the kernel counts (segments of his that were delivered), and each word of his may have one of his waits to
 //! answer for it, the longest first; what is left are waits for whatever comes next.
 //!
+//! Where the server has had the last word and the wait still stands, nobody asked for what comes next: a loop that rests owes nothing there.
+//!
 //! The server's side is the same: an event loop that owes answers, and that was up again and again meanwhile and found nothing to
 //! do about them, keeps them on purpose.
 //!
@@ -15,6 +17,8 @@
 //! programs and commands, and whether a client works between two waits (who has no work to do asks at once).
 
 use super::chains::Leaf;
+use super::index::Index;
+use super::question::is_for_what_comes;
 use super::wakers::is_by_clock;
 use crate::facts::{Endpoint, Ns, ObjectRef};
 use crate::model::Model;
@@ -94,7 +98,11 @@ impl Subscriptions {
     }
 
     /// Adds a leaf of such a wait, and whether it counts.
-    pub(super) fn take(&mut self, wait: &WaitSpan, leaf: Leaf, counted: bool) {
+    pub(super) fn take(&mut self, index: &Index<'_>, wait: &WaitSpan, leaf: Leaf, counted: bool) {
+        let rests = || leaf.links.len() > 1 && leaf.root().class == WaitClass::Idle;
+        if is_for_what_comes(index, wait) && rests() && leaf.named().is_none() {
+            return;
+        }
         let key = (wait.thread.pid, wait.object.clone());
         let asked = self.by_connection.entry(key).or_default();
         if asked.last_begin_ns.replace(wait.begin_ns) != Some(wait.begin_ns) {
@@ -150,10 +158,10 @@ fn spoken(model: &Model) -> HashMap<(u32, u64), u32> {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::explain;
+    use crate::answer::{Verdict, explain};
     use crate::facts::*;
     use crate::rules::net::scenes::{inet, look_at, wait, with_state};
-    use crate::rules::scenes::{LOOK_NS, host, slept};
+    use crate::rules::scenes::{LOOK_NS, at_place, host, slept};
 
     /// Process 10 gets a part every tenth of the look from 20, which sleeps in between, and has spoken so often meanwhile; whether it is counted.
     fn parts(spoken: u32, is_counted: bool) -> Vec<String> {
@@ -203,5 +211,59 @@ mod tests {
         assert!(parts(1, true).is_empty(), "one word of its own is no row of questions");
         assert_eq!(parts(10, true), ["process.socket_peer"], "each was asked for");
         assert_eq!(parts(0, false), ["process.socket_peer"], "nobody counted its words");
+    }
+
+    /// What is said of process 10, or of its server 20, an event loop with a clock of its own, as 10 waits on their connection all the time,
+    /// and since so many jiffies nothing was sent there, or nothing came.
+    fn of_loop(asked: u32, sent_jiffies: u32, received_jiffies: u32) -> Verdict {
+        let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let talked = |sent_jiffies, received_jiffies| {
+            let turn = TcpTurn {
+                sent_jiffies,
+                received_jiffies,
+                jiffy_ns: 4_000_000,
+                ..TcpTurn::default()
+            };
+            let (turn, acked_bytes) = (Some(turn), 80);
+            SocketState { turn, acked_bytes, received_bytes: 900, ..SocketState::default() }
+        };
+        let (own, its) =
+            (talked(sent_jiffies, received_jiffies), talked(received_jiffies, sent_jiffies));
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(near()),
+            ..Place::default()
+        };
+        let at_end = |fact: Fact| Fact { at_ns: LOOK_NS, ..fact };
+        let mut facts = vec![
+            look_at(TargetKind::Process, asked),
+            with_state(
+                20,
+                "broker",
+                inet("tcp", 201, "0.0.0.0:80", "0.0.0.0:0", 10),
+                SocketState::default(),
+            ),
+            at_end(with_state(10, "client", near(), own)),
+            at_end(with_state(20, "broker", far(), its)),
+            at_place(10, "client", place),
+        ];
+        let tenth = LOOK_NS / 10;
+        for at in 0..10 {
+            let mut tick = slept(20, "broker", at * tenth, (at + 1) * tenth - 1_000);
+            if let Body::Wait(wait) = &mut tick.body {
+                wait.place.syscall = "epoll_wait".into();
+            }
+            facts.push(tick);
+        }
+        explain([host(), facts].concat()).answer.verdict
+    }
+
+    #[test]
+    fn who_waits_on_after_his_server_s_last_word_is_owed_nothing() {
+        assert_eq!(of_loop(10, 5_000, 4_000), Verdict::Idle, "a subscriber");
+        assert_eq!(of_loop(20, 5_000, 4_000), Verdict::Idle, "its broker");
+        assert_eq!(of_loop(10, 4_000, 5_000), Verdict::Waits, "it has asked");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::facts::{Endpoint, ObjectRef};
 use crate::model::Model;
-use crate::programs::Doors;
+use crate::programs::{Doors, Place};
 use crate::waits::poll_intent::TCP_LISTEN;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -30,11 +30,23 @@ pub fn of(model: &Model, pid: u32) -> Doors {
             _ => {}
         }
     }
+    doors.place = place(model, pid, &family);
     doors.tcp.sort_unstable();
     doors.tcp.dedup();
     doors.unix.sort_unstable();
     doors.unix.dedup();
     doors
+}
+
+/// Where a process is, if it has a PID namespace or a network that holdup has not. It is entered by the server, which outlives its sessions.
+fn place(model: &Model, pid: u32, family: &[u32]) -> Option<Place> {
+    let known = model.threads.by_id.get(&pid)?;
+    let own = model.threads.by_id.get(&model.look.host.own_pid);
+    let number = known.inner_pid.filter(|_| own.and_then(|own| own.inner_pid).is_none());
+    let is_apart =
+        own.is_some_and(|own| own.netns != 0 && known.netns != 0 && own.netns != known.netns);
+    let server = family.last().copied().unwrap_or(pid);
+    (number.is_some() || is_apart).then_some(Place { pid: server, number, uid: known.uid })
 }
 
 fn family(model: &Model, pid: u32) -> Vec<u32> {

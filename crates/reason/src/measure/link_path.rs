@@ -79,9 +79,16 @@ pub fn blocked(net: &Net, from: LinkKey, to: LinkKey) -> Option<(Blocked<'_>, Ve
     }
 }
 
-/// Whether a way of links leads from one interface to the other on which all pass.
+/// Whether a way of links leads from one interface to the other on which all pass, as far as is known.
 pub fn passes(net: &Net, from: LinkKey, to: LinkKey) -> bool {
     between(&Links::of(net), from, to).is_some_and(|way| on(&way).is_none())
+}
+
+/// The same where that is to prove something: which VLANs a bridge passes is not known, so one that parts its ports by them may stop a frame.
+pub fn surely_passes(net: &Net, from: LinkKey, to: LinkKey) -> bool {
+    let is_open = |link: &&Link| link.kind != BRIDGE || link.vlan_filtering == Some(false);
+    between(&Links::of(net), from, to)
+        .is_some_and(|way| on(&way).is_none() && way.iter().all(is_open))
 }
 
 /// The shortest way.
@@ -194,6 +201,13 @@ mod tests {
         let way = between(&Links::of(&net()), (1, 2), (2, 4)).map(|way| way.len());
         assert_eq!(way, Some(5));
         assert!(passes(&net(), (1, 2), (2, 4)) && !passes(&net(), (1, 2), (2, 5)));
+        let parted = |vlan_filtering| {
+            let mut net = net();
+            let bridges = net.links.iter_mut().filter(|link| link.kind == BRIDGE);
+            bridges.for_each(|link| link.vlan_filtering = vlan_filtering);
+            surely_passes(&net, (1, 2), (2, 4))
+        };
+        assert!(parted(Some(false)) && !parted(Some(true)) && !parted(None));
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub mod oom_kills;
 pub mod own_functions;
 pub mod packet_drops;
 pub mod packet_queue;
+pub mod pools;
 pub mod process_names;
 pub mod refusals;
 pub mod steal;

@@ -2,17 +2,22 @@
 //!
 //! Two interfaces see a queue: rtnetlink reads its backlog each tenth of a second, and the packet events time every
 //! packet in it. Both are here as figures; whether a queue stands is said by rules/net. A queue in which nothing was
-//! timed and nothing was sent has no time, and is left out.
+//! timed and nothing was sent has no time, and is left out. A command does other things before and after it sends: its figures are of the
+//! stretch in which something waited.
 //!
 //! Must not: compare with a limit of its own, or look at who waits (tcp_stream.rs).
 
-use crate::facts::{Ns, QdiscFlow, QdiscSample, QdiscSojourn};
+use crate::facts::{Ns, QdiscFlow, QdiscSample, QdiscSojourn, TargetKind};
 use crate::model::object::Object;
 use crate::model::{Model, Series};
 use std::collections::{BTreeMap, HashMap};
 
 /// Readings that make a series: two ends and something between.
 const READINGS_MIN: usize = 3;
+/// A shorter stretch says nothing about what stands.
+const STRETCH_MIN_NS: Ns = 1_000_000_000;
+/// From one reading to the next.
+const READ_EACH_NS: Ns = 100_000_000;
 
 /// How fast a class sends, and how fast it may.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +56,8 @@ pub struct Queue<'a> {
     pub bytes: f64,
     /// Bytes a second that left it, by its own counter.
     pub sent: f64,
+    /// Seconds of the look that these figures are of.
+    pub of_seconds: f64,
     /// Readings in which something waited, part of all.
     pub occupied: f64,
     /// The classes of its interface in which something waited.
@@ -97,12 +104,15 @@ impl Queue<'_> {
     pub fn tenths_above(&self, seconds: f64) -> Option<f64> {
         let tenths = &self.sojourn?.sojourn_ns_min_by_tenth;
         let above = tenths.iter().filter(|least| **least as f64 / 1e9 > seconds).count();
-        Some(above as f64 / tenths.len().max(1) as f64)
+        // Only tenths with packets are there, those outside of the stretch too.
+        let all = (tenths.len() as f64).min((self.of_seconds * 10.0).ceil()).max(1.0);
+        Some((above as f64 / all).min(1.0))
     }
 
     /// Bytes a second of the flows that were seen to leave it.
-    pub fn flow_rate(&self, seconds: f64) -> f64 {
-        self.flows.iter().map(|flow| flow_bytes(flow)).sum::<u64>() as f64 / seconds.max(1e-9)
+    pub fn flow_rate(&self) -> f64 {
+        let bytes = self.flows.iter().map(|flow| flow_bytes(flow)).sum::<u64>();
+        bytes as f64 / self.of_seconds.max(1e-9)
     }
 }
 
@@ -125,15 +135,19 @@ type Interface<'a> = (u32, &'a str);
 struct Index<'a> {
     model: &'a Model,
     series: BTreeMap<Interface<'a>, Vec<Vec<&'a QdiscSample>>>,
+    /// When something waited there, of a command.
+    stretches: BTreeMap<Interface<'a>, (Ns, Ns)>,
     flows: HashMap<(Interface<'a>, &'a str), Vec<&'a QdiscFlow>>,
 }
 
 /// Every queue of the host, in order of namespace, interface and handle.
 pub fn packet_queues(model: &Model) -> Vec<Queue<'_>> {
-    let mut index = Index { model, series: BTreeMap::new(), flows: HashMap::new() };
+    let stretches = stretches(model);
+    let mut index = Index { model, series: BTreeMap::new(), stretches, flows: HashMap::new() };
     for ((netns, interface, _), series) in &model.net.qdiscs {
-        let readings = in_window(model, series);
-        index.series.entry((*netns, interface)).or_default().push(readings);
+        let at = (*netns, interface.as_str());
+        let readings = within(series, index.stretch(at));
+        index.series.entry(at).or_default().push(readings);
     }
     for flow in &model.net.flows {
         let place = ((flow.netns, &*flow.interface), &*flow.handle);
@@ -146,8 +160,46 @@ pub fn packet_queues(model: &Model) -> Vec<Queue<'_>> {
     all.filter_map(|(at, readings)| queue(&index, *at, readings)).collect()
 }
 
-fn in_window<'a>(model: &Model, series: &'a Series<QdiscSample>) -> Vec<&'a QdiscSample> {
-    let inside = |at: &Ns| *at >= model.look.begin_ns && *at <= model.look.end_ns;
+impl<'a> Index<'a> {
+    /// The times that the figures of an interface are of.
+    fn stretch(&self, at: Interface<'a>) -> (Ns, Ns) {
+        let look = &self.model.look;
+        self.stretches.get(&at).copied().unwrap_or((look.begin_ns, look.end_ns))
+    }
+
+    fn seconds(&self, at: Interface<'a>) -> f64 {
+        let (from, to) = self.stretch(at);
+        to.saturating_sub(from) as f64 / 1e9
+    }
+}
+
+/// Of a command, from when to when something waited at an interface, if that is long enough to say something.
+fn stretches(model: &Model) -> BTreeMap<Interface<'_>, (Ns, Ns)> {
+    let target = model.look.target.as_ref();
+    if target.is_none_or(|target| target.kind != TargetKind::Command) {
+        return BTreeMap::new();
+    }
+    let (begin_ns, end_ns) = (model.look.begin_ns, model.look.end_ns);
+    let mut all: BTreeMap<Interface<'_>, (Ns, Ns)> = BTreeMap::new();
+    for ((netns, interface, _), series) in &model.net.qdiscs {
+        let waiting = series
+            .iter()
+            .filter(|(at, sample)| (begin_ns..=end_ns).contains(at) && sample.backlog_packets > 0);
+        for (at_ns, _) in waiting {
+            let stretch = all.entry((*netns, interface)).or_insert((*at_ns, *at_ns));
+            *stretch = (stretch.0.min(*at_ns), stretch.1.max(*at_ns));
+        }
+    }
+    all.retain(|_, (from, to)| *to - *from >= STRETCH_MIN_NS);
+    for (from, to) in all.values_mut() {
+        *from = from.saturating_sub(READ_EACH_NS).max(begin_ns);
+        *to = to.saturating_add(READ_EACH_NS).min(end_ns);
+    }
+    all
+}
+
+fn within(series: &Series<QdiscSample>, (from, to): (Ns, Ns)) -> Vec<&QdiscSample> {
+    let inside = |at: &Ns| *at >= from && *at <= to;
     series.iter().filter(|(at, _)| inside(at)).map(|(_, sample)| sample).collect()
 }
 
@@ -163,7 +215,8 @@ fn queue<'a>(
     }
     let model = index.model;
     let bytes = mean(readings.iter().map(|s| s.backlog_bytes));
-    let sent = sent(model, readings);
+    let of_seconds = index.seconds(at);
+    let sent = sent(of_seconds, readings);
     let sojourn = model.net.sojourns.iter().find(|s| {
         s.netns == last.netns && s.index == last.index && s.handle == last.handle && s.packets > 0
     });
@@ -179,6 +232,7 @@ fn queue<'a>(
         packets: mean(readings.iter().map(|s| s.backlog_packets)),
         bytes,
         sent,
+        of_seconds,
         occupied: occupied(readings),
         classes: classes(index, at),
         delay: delay(index, at, last.index),
@@ -191,9 +245,9 @@ fn mean(values: impl ExactSizeIterator<Item = u64>) -> f64 {
     values.map(|v| v as f64).sum::<f64>() / count
 }
 
-fn sent(model: &Model, readings: &[&QdiscSample]) -> f64 {
+fn sent(seconds: f64, readings: &[&QdiscSample]) -> f64 {
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return 0.0 };
-    last.bytes.saturating_sub(first.bytes) as f64 / model.look.seconds().max(1e-9)
+    last.bytes.saturating_sub(first.bytes) as f64 / seconds.max(1e-9)
 }
 
 fn occupied(readings: &[&QdiscSample]) -> f64 {
@@ -231,7 +285,7 @@ fn classes<'a>(index: &Index<'a>, at: Interface<'a>) -> Vec<Class<'a>> {
         for _ in 0..all.len() {
             let class = here[here.len() - 1];
             let ceiling = class.rate_bytes.unwrap_or(0) as f64;
-            ceilings.push(Ceiling { class, sent: sent(index.model, here), ceiling });
+            ceilings.push(Ceiling { class, sent: sent(index.seconds(at), here), ceiling });
             let Some(above) = all.get(class.parent.as_str()) else { break };
             here = *above;
         }

@@ -10,11 +10,12 @@
 use crate::facts::{Endpoint, InetRef, ObjectRef, SocketState};
 use crate::graph::demand::Graph;
 use crate::measure::packet_queue::Queue;
+use crate::measure::tunnels::carrier_of;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// A TCP stream with something outstanding.
@@ -78,6 +79,12 @@ impl<'a> SocketChanges<'a> {
         Self { before: known.collect() }
     }
 
+    /// Whether a socket was read earlier than at the end: else what its counters grew by is all that they ever counted.
+    pub fn has_earlier(&self, endpoint: &Endpoint) -> bool {
+        let at = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
+        self.before.contains_key(&at)
+    }
+
     /// A socket's state at the end, and what its counters grew by.
     pub fn of_endpoint<'e>(
         &self,
@@ -111,13 +118,19 @@ fn change(before: Option<&SocketState>, now: &SocketState) -> SocketState {
 struct Passed {
     by_ino: HashMap<u64, Vec<usize>>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<usize>>,
+    /// Of a tunnel's program: what goes into its device goes on in its own packets.
+    by_sender: HashMap<u32, BTreeSet<usize>>,
 }
 
 impl Passed {
     fn of(queues: &[Queue<'_>]) -> Self {
-        let mut passed = Self { by_ino: HashMap::new(), by_pair: HashMap::new() };
+        let mut passed =
+            Self { by_ino: HashMap::new(), by_pair: HashMap::new(), by_sender: HashMap::new() };
         for (at, queue) in queues.iter().enumerate() {
             for flow in &queue.flows {
+                if let Some(by) = &flow.process {
+                    passed.by_sender.entry(by.pid).or_default().insert(at);
+                }
                 if flow.socket_ino != 0 {
                     passed.by_ino.entry(flow.socket_ino).or_default().push(at);
                 }
@@ -133,7 +146,9 @@ impl Passed {
         let by_ino = self.by_ino.get(&socket.ino).into_iter().flatten();
         let ways = model.called.translations.ways(socket);
         let by_pair = ways.iter().filter_map(|way| self.by_pair.get(way)).flatten();
-        let mut queues: Vec<usize> = by_ino.chain(by_pair).copied().collect();
+        let carrier = carrier_of(model, socket).and_then(|by| self.by_sender.get(&by.pid));
+        let carried = carrier.into_iter().flatten();
+        let mut queues: Vec<usize> = by_ino.chain(by_pair).chain(carried).copied().collect();
         queues.sort_unstable();
         queues.dedup();
         queues

@@ -5,12 +5,11 @@
 //! tunnel on the same port for them (of VXLAN the addresses of its ends say which). Rejected: reading the inner headers of what is dropped
 //! (a VPN has enciphered them).
 //!
-//! Edit together: packet_drops.rs, readers/next_hops.rs of the probe (which tunnel an address is behind).
+//! Edit together: graph/tun_program.rs, packet_drops.rs, readers/next_hops.rs of the probe (which tunnel an address is behind).
 
 use super::packet_drops::{Dropped, canonical, flows};
-use crate::facts::{
-    DroppedFlow, InetRef, Link, NextHop, ObjectRef, PacketDrops, TapReader, ThreadRef, Vxlan,
-};
+use crate::facts::{DroppedFlow, InetRef, Link, NextHop, ObjectRef, ThreadRef, Vxlan};
+use crate::graph::tun_program::{self, into_tun};
 use crate::model::{Model, words};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -43,11 +42,8 @@ pub fn of_tunnel<'m>(
     let hop = model.net.next_hops.get(&to)?;
     let (carrier, dropped) = match hop.kind.as_str() {
         "tun" => {
-            let by = program(model, hop)?;
-            let of = of_program(model, reason, socket, by).into_iter();
-            // Either way they are the tunnel's.
-            let of = of.map(|(kind, flow)| Dropped { kind, flow, is_outgoing: true });
-            (Carrier::Program(by), of.collect::<Vec<_>>())
+            let by = tun_program::of(model, hop)?;
+            (Carrier::Program(by), of_program(model, reason, socket, by))
         }
         "vxlan" => {
             let (link, vxlan) = vxlan(model, hop)?;
@@ -118,29 +114,13 @@ pub fn carrier_of<'m>(model: &'m Model, socket: &InetRef) -> Option<&'m ThreadRe
     into_tun(model, socket)?.1
 }
 
-/// The tun device that a socket's packets go into, and who has it open, as far as that is known.
-pub fn into_tun<'m>(
-    model: &'m Model,
-    socket: &InetRef,
-) -> Option<(&'m NextHop, Option<&'m ThreadRef>)> {
-    let hop = model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
-    (hop.kind == "tun").then(|| (hop, program(model, hop)))
-}
-
-/// The program that has the tun device open by which a socket's packets go.
-fn program<'m>(model: &'m Model, hop: &NextHop) -> Option<&'m ThreadRef> {
-    let has_it = |it: &&TapReader| it.interface == hop.interface && it.netns == hop.netns;
-    let mut readers = model.net.drop_causes.tap_readers.iter().filter(has_it);
-    readers.next().map(|it| &it.process)
-}
-
 /// What was dropped of a program's own sockets.
 fn of_program<'m>(
     model: &'m Model,
     reason: &str,
     socket: &InetRef,
     carrier: &ThreadRef,
-) -> Vec<(&'m PacketDrops, &'m DroppedFlow)> {
+) -> Vec<Dropped<'m>> {
     let own = model.held.endpoints.iter().filter(|end| end.process.pid == carrier.pid);
     let own: Vec<&InetRef> = own
         .filter_map(|end| match &end.object {
@@ -154,14 +134,22 @@ fn of_program<'m>(
     };
     // An address of all is another program's too, where the socket is known.
     let is_others = |by: &Option<ThreadRef>| by.as_ref().is_some_and(|by| by.pid != carrier.pid);
-    let is_of = |flow: &DroppedFlow| {
+    let is_its = |by: &Option<ThreadRef>| by.as_ref().is_some_and(|by| by.pid == carrier.pid);
+    let of = flows(model, reason).filter_map(|(kind, flow)| {
         if is_others(&flow.sender) && is_others(&flow.receiver) {
-            return false;
+            return None;
         }
-        let mut own = own.iter().filter(|own| own.protocol == flow.protocol);
-        own.any(|own| is_at(own, flow.from) || is_at(own, flow.to))
-    };
-    flows(model, reason).filter(|(_, flow)| is_of(flow)).collect()
+        let its = || own.iter().filter(|own| own.protocol == flow.protocol);
+        let (sent, came) =
+            (its().any(|it| is_at(it, flow.from)), its().any(|it| is_at(it, flow.to)));
+        // Where both ends have one port and it is bound to all addresses, whoever is known to have sent it says which.
+        let is_outgoing = match (sent, came) {
+            (true, true) => !is_its(&flow.receiver) && !is_others(&flow.sender),
+            (sent, _) => sent,
+        };
+        (sent || came).then_some(Dropped { kind, flow, is_outgoing })
+    });
+    of.collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// What a list shows for the name of an object of which only the kind is known. In a sentence it stands for nothing.
 const NOT_KNOWN: &str = "not known";
+/// Whoever waits for a child without saying which.
+const ANY_CHILD: &str = "any of its children";
 
 /// An object by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,6 +37,11 @@ impl ObjectName {
     /// An object of a kind of which it is not known which.
     fn unknown(kind: &str) -> Self {
         Self::new(kind, NOT_KNOWN)
+    }
+
+    /// The end of whichever child comes first.
+    pub fn is_any_child(&self) -> bool {
+        self.kind == "child" && self.name == ANY_CHILD
     }
 
     /// Its name, or these words where it is not known which it is.
@@ -130,7 +137,7 @@ impl Model {
             Object::Superblock(dev) => self.file_system_name("s_umount", Some(*dev)),
             Object::Child(Some(pid)) => ObjectName::new("child", format!("pid {pid}")),
             Object::Child(None) => ObjectName::new("child", "child"),
-            Object::AnyChild => ObjectName::new("child", "any of its children"),
+            Object::AnyChild => ObjectName::new("child", ANY_CHILD),
             Object::Program(0, path) => ObjectName::new("child", &**path),
             Object::Program(pid, path) => {
                 ObjectName::new("child", &**path).with_id(pid.to_string())

@@ -5,7 +5,7 @@
 
 use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
-use super::program::{Files, Functions, Program};
+use super::program::{Files, Functions, PoolWorker, Program};
 
 /// See the head of the file.
 pub(super) static CPYTHON: Program = Program {
@@ -27,6 +27,26 @@ pub(super) static CPYTHON: Program = Program {
             ),
             (LockKind::Condition, &["Condition.wait"]),
             (LockKind::ProgramLock, &["PyThread_acquire_lock_timed", "PyThread_acquire_lock"]),
+        ],
+        pools: &[
+            PoolWorker {
+                runs: "_worker",
+                file: "concurrent/futures/thread.py",
+                rests: &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "Queue.get"],
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
+                runs: "worker",
+                file: "multiprocessing/pool.py",
+                rests: &["Queue.get", "SimpleQueue.get"],
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
+                runs: "ThreadedTaskDispatcher.handler_thread",
+                file: "waitress/task.py",
+                rests: &["Condition.wait"],
+                ..PoolWorker::UNKNOWN
+            },
         ],
         ..Functions::NONE
     },

@@ -141,8 +141,10 @@ fn question(doors: &Doors, pid: u32) -> String {
     );
     match urls.is_empty() {
         true => format!(
-            "ss -tlnp | grep pid={pid}   # then curl -s 'http://ADDRESS/debug/pprof/goroutine?debug=2', {warning}"
+            "{} -tlnp | grep pid={pid}   # then {} -s 'http://ADDRESS/debug/pprof/goroutine?debug=2', {warning}",
+            doors.tool("ss"),
+            doors.tool("curl")
         ),
-        false => format!("curl -s -m 5 {}   # {warning}", urls.join(" ")),
+        false => format!("{} -s -m 5 {}   # {warning}", doors.tool("curl"), urls.join(" ")),
     }
 }

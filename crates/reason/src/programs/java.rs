@@ -6,7 +6,7 @@
 use super::command_line::CommandLine;
 use super::function_path::is_one_of;
 use super::lock_kind::LockKind;
-use super::program::{Files, Functions, Program};
+use super::program::{Files, Functions, PoolWorker, Program};
 use crate::facts::UserFrame;
 
 /// See the head of the file.
@@ -53,6 +53,28 @@ pub static JAVA: Program = Program {
             "os::signal_wait",
         ],
         sleeps: &["JavaThread::sleep", "JavaThread::sleep_nanos", "JVM_Sleep", "JVM_SleepNanos"],
+        pools: &[
+            PoolWorker {
+                runs: "ThreadPoolExecutor.runWorker",
+                rests: &["ThreadPoolExecutor.getTask"],
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
+                runs: "QueuedThreadPool$Runner.run",
+                rests: &["QueuedThreadPool.idleJobPoll", "QueuedThreadPool$Runner.idleJobPoll"],
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
+                runs: "ForkJoinPool.runWorker",
+                rests: &[
+                    "ForkJoinPool.awaitWork",
+                    "LockSupport.park",
+                    "LockSupport.parkUntil",
+                    "Unsafe.park",
+                ],
+                ..PoolWorker::UNKNOWN
+            },
+        ],
         ..Functions::NONE
     },
     files: Files {

@@ -71,7 +71,7 @@ const REPLICA: ReplicaSetting = ReplicaSetting {
         says("mariadb", doors, asks)
     },
     off: |doors| says("mariadb", doors, "set global rpl_semi_sync_master_enabled = off"),
-    on: |doors, _| Some(says("mariadb", doors, "set global rpl_semi_sync_master_enabled = on")),
+    on: |doors| says("mariadb", doors, "set global rpl_semi_sync_master_enabled = on"),
 };
 
 fn question(client: &str, doors: &Doors) -> String {
@@ -88,7 +88,7 @@ fn says(client: &str, doors: &Doors, sql: &str) -> String {
         (None, Some(at)) => format!(" -h {} -P {}", at.ip(), at.port()),
         (None, None) => String::new(),
     };
-    format!("{client}{at} -e \"{sql}\"")
+    format!("{}{at} -e \"{sql}\"", doors.own_client(client))
 }
 
 #[cfg(test)]

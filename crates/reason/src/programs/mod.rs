@@ -12,6 +12,7 @@
 
 mod all;
 mod bridge_port;
+mod checkers;
 mod command_line;
 mod cpython;
 mod cxx;
@@ -30,8 +31,10 @@ mod node;
 mod perl;
 mod pgbouncer;
 mod php;
+mod pools;
 mod postgres;
 mod program;
+mod questions;
 mod redis;
 mod ruby;
 mod runtimes;
@@ -47,8 +50,12 @@ pub use all::{
     of_interpreter, own_limit, runs, session, waits_for_child_in,
 };
 pub use bridge_port::BridgePort;
-pub use doors::Doors;
+pub use checkers::checks_others;
+pub use doors::{Doors, Place};
 pub use function_names::{NamedFrames, is_known};
+pub use php::workers_setting;
+pub use pools::{InPool, in_pool};
 pub use program::{Collector, Program, ReplicaSetting, stacks, stacks_with_warning};
+pub use questions::{is_of_local_state, says_no};
 pub use runtimes::freezer;
 pub use session::Session;

@@ -5,7 +5,7 @@
 
 use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
-use super::program::{Collector, Files, Functions, Program};
+use super::program::{Collector, Files, Functions, PoolWorker, Program};
 
 /// See the head of the file.
 pub(super) static NODE: Program = Program {
@@ -27,6 +27,13 @@ pub(super) static NODE: Program = Program {
         ],
         child: &["SyncProcessRunner::Spawn", "SyncProcessRunner::TryInitializeAndRunLoop"],
         worker: &["worker::Worker::Run", "worker::Worker::StartThread"],
+        pools: &[PoolWorker {
+            runs: "worker",
+            file: "node",
+            rests: &["uv_cond_wait", "uv_mutex_lock", "pthread_cond_wait"],
+            is_native: true,
+            setting: "UV_THREADPOOL_SIZE",
+        }],
         ..Functions::NONE
     },
     files: Files {

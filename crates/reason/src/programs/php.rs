@@ -5,6 +5,11 @@
 use super::command_line::CommandLine;
 use super::program::{Files, Program, stacks_with_warning};
 
+/// What bounds the workers of a server by this name.
+pub fn workers_setting(process: &str) -> Option<&'static str> {
+    PHP.begins.iter().any(|begin| process.starts_with(begin)).then_some("pm.max_children")
+}
+
 /// See the head of the file.
 pub(super) static PHP: Program = Program {
     begins: &["php-fpm"],

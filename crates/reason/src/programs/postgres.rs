@@ -76,15 +76,36 @@ const REPLICA: ReplicaSetting = ReplicaSetting {
     sender: Some(sends),
     question: |doors| {
         let asks = "select application_name, client_addr, state, sync_state, replay_lag from pg_stat_replication";
-        format!("{} -c 'show {STANDBYS}' -c '{asks}'", psql(doors))
+        format!(
+            "{} -c \"select setting, source, sourcefile from pg_settings where name = '{STANDBYS}'\" -c '{asks}'",
+            psql(doors)
+        )
     },
-    off: |doors| set_standbys(doors, ""),
-    on: |doors, value| value.map(|value| set_standbys(doors, value)),
+    off: |doors| {
+        let (psql, file) = (psql(doors), saved(doors));
+        format!(
+            "{psql} -Atc \"{BACK}\" > {file} && {psql} -c \"alter system set {STANDBYS} = ''\" -c '{RELOAD}'"
+        )
+    },
+    on: |doors| {
+        let file = saved(doors);
+        format!("{} -c \"$(cat {file})\" -c '{RELOAD}' && rm {file}", psql(doors))
+    },
 };
 
-fn set_standbys(doors: &Doors, value: &str) -> String {
-    let sql = format!("alter system set {STANDBYS} = '{}'", value.replace('\'', "''"));
-    format!("{} -c {} -c 'select pg_reload_conf()'", psql(doors), words::shell(&sql))
+const RELOAD: &str = "select pg_reload_conf()";
+
+/// The statement that brings the setting back. What ALTER SYSTEM sets stands in a file of its own, above postgresql.conf: a value that did not stand
+/// there comes back as that line is taken away.
+const BACK: &str = "select case when sourcefile like '%.auto.conf' then format('alter system set %I = %L', name, setting) \
+                    else format('alter system reset %I', name) end from pg_settings where name = 'synchronous_standby_names'";
+
+/// Where that statement is kept, by the port of the server.
+fn saved(doors: &Doors) -> String {
+    let of_path = |path: &String| path.rsplit_once(".s.PGSQL.").map(|(_, port)| port.to_string());
+    let port = doors.unix.iter().find_map(of_path);
+    let port = port.or_else(|| doors.tcp.first().map(|at| at.port().to_string()));
+    words::shell(&format!("/run/holdup-standbys-{}", port.unwrap_or_else(|| "postgres".into())))
 }
 
 /// Whether it is a sender of the log; the second is what it was called before release 11.
@@ -138,18 +159,20 @@ const SESSIONS: &str = "select pid, pg_blocking_pids(pid) as waits_for, state, x
                         from pg_stat_activity where xact_start is not null or pid = ";
 
 fn question(doors: &Doors, pid: u32) -> String {
-    format!("{} -c \"{SESSIONS}{pid} order by xact_start\"", psql(doors))
+    format!("{} -c \"{SESSIONS}{} order by xact_start\"", psql(doors), doors.number(pid))
 }
 
 /// psql as the superuser of a server of this kind: over its own socket that user needs no password.
 pub(super) fn psql(doors: &Doors) -> String {
     let own = doors.unix.iter().find_map(|path| path.split_once("/.s.PGSQL."));
     let at = match (own, doors.tcp.first()) {
-        (Some((folder, port)), _) => format!(" -h {} -p {port}", words::shell(folder)),
+        (Some((folder, port)), _) => {
+            format!(" -h {} -p {}", words::shell(folder), words::shell(port))
+        }
         (None, Some(at)) => format!(" -h {} -p {}", at.ip(), at.port()),
         (None, None) => String::new(),
     };
-    format!("runuser -u postgres -- psql{at}")
+    doors.own_client_as("postgres", &format!("psql{at}"))
 }
 
 /// Of `postgres: [cluster: ]user database host activity`, or of a worker without a client that changes rows and vacuums tables.

@@ -66,8 +66,30 @@ pub struct Functions {
     pub worker: &'static [&'static str],
     /// They let time pass, where the kernel sees a condition.
     pub sleeps: &'static [&'static str],
+    /// Threads of its pools.
+    pub pools: &'static [PoolWorker],
     /// On the way to a lock, and no function that a person knows.
     pub plumbing: &'static [&'static str],
+}
+
+/// How a thread of a pool is known, and one without a task.
+pub struct PoolWorker {
+    /// The function that takes tasks and runs them.
+    pub runs: &'static str,
+    /// What the path of its file ends in; empty: whichever.
+    pub file: &'static str,
+    /// What that function has called where it has no task; of several releases each.
+    pub rests: &'static [&'static str],
+    /// It is machine code, and none of a language's functions.
+    pub is_native: bool,
+    /// What says how many threads there are; empty: whoever makes the pool.
+    pub setting: &'static str,
+}
+
+impl PoolWorker {
+    /// Of which nothing is known: what a row leaves out.
+    pub const UNKNOWN: Self =
+        Self { runs: "", file: "", rests: &[], is_native: false, setting: "" };
 }
 
 /// Files by what their functions say.
@@ -104,10 +126,10 @@ pub struct ReplicaSetting {
     pub sender: Option<fn(&str) -> bool>,
     /// Asks which replicas there are, and which count.
     pub question: fn(&Doors) -> String,
-    /// Has commits wait for nobody.
+    /// Has commits wait for nobody, and keeps what takes that back.
     pub off: fn(&Doors) -> String,
-    /// Takes that back, by the value that the setting has now; none where that had to be known.
-    pub on: fn(&Doors, Option<&str>) -> Option<String>,
+    /// Takes that back.
+    pub on: fn(&Doors) -> String,
 }
 
 /// A collector of garbage that runs on the program's own threads.
@@ -161,6 +183,7 @@ impl Functions {
         child: &[],
         worker: &[],
         sleeps: &[],
+        pools: &[],
         plumbing: &[],
     };
 }

@@ -16,5 +16,6 @@ fn question(doors: &Doors, _: u32) -> String {
         (None, Some(path)) => format!(" -s {}", words::shell(path)),
         (None, None) => String::new(),
     };
-    format!("redis-cli{at} client list; redis-cli{at} slowlog get 5")
+    let cli = doors.own_client("redis-cli");
+    format!("{cli}{at} client list; {cli}{at} slowlog get 5")
 }

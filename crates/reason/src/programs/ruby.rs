@@ -15,6 +15,7 @@ pub(super) static RUBY: Program = Program {
             &["rb_mutex_lock", "rb_mutex_synchronize"],
             &["rb_ensure", "rb_vm_exec", "vm_exec"],
         ),
+        sleeps: &["rb_thread_wait_for", "rb_thread_sleep"],
         ..Functions::NONE
     },
     files: Files { plumbing: &["ruby", "libruby"], ..Files::NONE },

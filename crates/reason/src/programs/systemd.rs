@@ -160,8 +160,18 @@ fn is_stopping(sub_state: &str) -> bool {
     sub_state.starts_with("stop") || sub_state.starts_with("final")
 }
 
+/// Which manager is asked, and by whom.
+pub enum AsksManager {
+    /// The system's.
+    OfSystem,
+    /// A user's, by that user.
+    OwnUsers,
+    /// A user's, by root: it answers its own user alone.
+    OfUser(u32),
+}
+
 /// What can be asked about a job, and the commands that do.
-pub fn questions(job: &UnitJob, of_user: bool) -> Vec<(&'static str, String)> {
+pub fn questions(job: &UnitJob, by: &AsksManager) -> Vec<(&'static str, String)> {
     let unit = words::shell(job.unit());
     if job.kind == EVENT {
         let by = if job.unit().starts_with("/dev/") { "-n" } else { "-p" };
@@ -175,14 +185,34 @@ pub fn questions(job: &UnitJob, of_user: bool) -> Vec<(&'static str, String)> {
             ("see what is known of the device", format!("udevadm info -q all {by} {unit}")),
         ];
     }
-    let user = if of_user { " --user" } else { "" };
+    let log = match by {
+        AsksManager::OfSystem => format!("journalctl -b -n 50 --no-pager -u {unit}"),
+        AsksManager::OwnUsers => format!("journalctl --user -b -n 50 --no-pager -u {unit}"),
+        // `--user-unit=` means the units of whoever asks.
+        AsksManager::OfUser(uid) => {
+            let of = |field: &str| words::shell(&format!("{field}={}", job.unit()));
+            format!(
+                "journalctl -b -n 50 --no-pager _UID={uid} {} + _UID={uid} {}",
+                of("_SYSTEMD_USER_UNIT"),
+                of("USER_UNIT")
+            )
+        }
+    };
+    let asks = match by {
+        AsksManager::OfSystem => ASKS.to_string(),
+        AsksManager::OwnUsers => format!("{ASKS} --user"),
+        // `-M USER@` knows it since 248 alone.
+        AsksManager::OfUser(uid) => format!(
+            "runuser -u \"$(id -nu {uid})\" -- env XDG_RUNTIME_DIR=/run/user/{uid} {ASKS} --user"
+        ),
+    };
     let mut all = vec![
-        ("see what it has logged", format!("journalctl{user} -b -n 50 --no-pager -u {unit}")),
-        ("see its state and its processes", format!("{ASKS}{user} status {unit}")),
+        ("see what it has logged", log),
+        ("see its state and its processes", format!("{asks} status --no-pager {unit}")),
     ];
     if job.sub_state() == "start" {
         let text = "see what counts as its start (Type=), and have the service do that";
-        all.push((text, format!("{ASKS}{user} cat {unit}")));
+        all.push((text, format!("{asks} cat --no-pager {unit}")));
     }
     all
 }
@@ -250,11 +280,23 @@ mod tests {
 
     #[test]
     fn a_hostile_name_of_a_unit_stays_one_word_of_a_command() {
-        let asked = questions(&of("a;reboot.service", "activating/start", ""), true);
-        assert_eq!(asked.len(), 3);
-        assert_eq!(asked[1].1, "systemctl --user status 'a;reboot.service'");
+        let unit = of("a;reboot.service", "activating/start", "");
+        let asked = |by: AsksManager| {
+            let asked = questions(&unit, &by).into_iter();
+            asked.map(|(_, command)| command).collect::<Vec<_>>()
+        };
+        let own = asked(AsksManager::OwnUsers);
+        assert_eq!(own.len(), 3);
+        assert_eq!(own[1], "systemctl --user status --no-pager 'a;reboot.service'");
+        let by_root = asked(AsksManager::OfUser(1000));
+        let log = "journalctl -b -n 50 --no-pager _UID=1000 '_SYSTEMD_USER_UNIT=a;reboot.service' + _UID=1000 'USER_UNIT=a;reboot.service'";
+        assert_eq!(by_root[0], log);
+        let whose = "runuser -u \"$(id -nu 1000)\" -- env XDG_RUNTIME_DIR=/run/user/1000";
+        let status = "systemctl --user status --no-pager 'a;reboot.service'";
+        assert_eq!(by_root[1], format!("{whose} {status}"));
         let event = UnitJob { kind: EVENT.into(), ..of("/dev/a b", "add", "") };
         assert_eq!(job(&event), "the event (add) of /dev/a b");
-        assert_eq!(questions(&event, false)[1].1, "udevadm info -q all -n '/dev/a b'");
+        let asked = questions(&event, &AsksManager::OfSystem);
+        assert_eq!(asked[1].1, "udevadm info -q all -n '/dev/a b'");
     }
 }

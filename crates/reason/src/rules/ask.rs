@@ -12,13 +12,12 @@
 
 use crate::facts::InetRef;
 use crate::measure::doors;
-use crate::model::{Model, words};
+use crate::model::Model;
 use crate::programs::lock_kind::LockKind;
-use crate::programs::{self, Doors, Program, stacks_with_warning};
+use crate::programs::{self, Program, stacks_with_warning};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
 use crate::rules::wording::Remedy;
-use std::net::SocketAddr;
 
 /// The command that asks a process what it waits for.
 pub fn question(model: &Model, pid: u32) -> String {
@@ -31,34 +30,12 @@ pub fn question_about(model: &Model, pid: u32, kind: Option<LockKind>) -> String
     let program = programs::of(&model.threads.process_name(pid));
     let of_kind =
         program.zip(kind).and_then(|(it, kind)| (it.question_about)(&doors::of(model, pid), kind));
-    of_kind.map_or_else(|| question(model, pid), |asks| where_it_is(model, pid, asks))
+    of_kind.unwrap_or_else(|| question(model, pid))
 }
 
 /// The same of a process that is known to be of a program, whatever it calls itself.
 pub fn question_of(model: &Model, program: &Program, pid: u32) -> String {
-    let doors = doors::of(model, pid);
-    // Whoever speaks to it by its own client does so from beside it, and calls it as it calls itself.
-    let some = Doors { tcp: vec![SocketAddr::from(([127, 0, 0, 1], 1))], unix: vec!["/s".into()] };
-    let by_door = program.question(&some, pid) != program.question(&Doors::default(), pid);
-    match inner_pid(model, pid).filter(|_| by_door) {
-        Some(inner) => where_it_is(model, pid, program.question(&doors, inner)),
-        None => program.question(&doors, pid),
-    }
-}
-
-/// Its number in a PID namespace of its own, if it has one that holdup has not.
-fn inner_pid(model: &Model, pid: u32) -> Option<u32> {
-    let inner = |pid: u32| model.threads.by_id.get(&pid).and_then(|known| known.inner_pid);
-    inner(pid).filter(|_| inner(model.look.host.own_pid).is_none())
-}
-
-/// A command of a server's own client, as it is run where the server is: a container has addresses and paths of its own, and what has the
-/// same ones on the host is another server.
-pub(crate) fn where_it_is(model: &Model, pid: u32, command: String) -> String {
-    match inner_pid(model, pid) {
-        Some(_) => format!("nsenter -t {pid} -m -n -p sh -c {}", words::shell(&command)),
-        None => command,
-    }
+    program.question(&doors::of(model, pid), pid)
 }
 
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
@@ -76,7 +53,7 @@ pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Fact, ObjectRef, Thread};
+    use crate::facts::{Body, Fact, Host, ObjectRef, Thread};
     use crate::rules::scenes::{descriptor, host};
     use crate::waits::poll_intent::TCP_LISTEN;
 
@@ -124,18 +101,47 @@ mod tests {
     fn a_server_in_a_container_is_asked_in_there_by_its_number_there() {
         let asked = |comm: &str| {
             let thread = crate::rules::scenes::thread(7, comm);
-            let known = Thread { thread, inner_pid: Some(1), ..Thread::default() };
+            let uid = Some(999);
+            let known = Thread { thread, inner_pid: Some(1), uid, ..Thread::default() };
             let listens = descriptor(7, 3, comm, unix("/run/.s.PGSQL.5432"));
             let facts = vec![crate::rules::scenes::identity(known), listens];
             question(&Model::new([host(), facts].concat()), 7)
         };
         let postgres = asked("postgres");
         assert!(
-            postgres.starts_with("nsenter -t 7 -m -n -p sh -c 'runuser -u postgres"),
+            postgres.starts_with("nsenter -t 7 -m -n -p -S 999 psql -h /run -p 5432 -c"),
             "{postgres}"
         );
         assert!(postgres.contains("or pid = 1 order by"), "{postgres}");
         assert!(asked("own-server").starts_with("gdb -p 7 "), "a debugger is the host's");
+        let redis = asked("redis-server");
+        assert_eq!(redis.matches("nsenter -t 7 -m -n -p redis-cli -s").count(), 2, "{redis}");
+    }
+
+    #[test]
+    fn a_tool_that_an_image_need_not_have_is_the_hosts_within_the_network() {
+        let asked = |inner_pid: Option<u32>| {
+            let own = |pid: u32, netns: u32, inner_pid: Option<u32>| {
+                let thread = crate::rules::scenes::thread(pid, "shop");
+                let known = Thread { thread, netns, inner_pid, ..Thread::default() };
+                crate::rules::scenes::identity(known)
+            };
+            let me = Host { own_pid: 99, ..Host::default() };
+            let facts = vec![
+                crate::rules::scenes::fact(Body::Host(me)),
+                own(7, 2, inner_pid),
+                own(99, 1, None),
+                descriptor(7, 3, "shop", tcp("0.0.0.0:6060")),
+            ];
+            question_of(&Model::new(facts), &programs::go::GO, 7)
+        };
+        for inner_pid in [Some(1), None] {
+            let asks = asked(inner_pid);
+            assert!(
+                asks.starts_with("nsenter -t 7 -n curl -s -m 5 'http://127.0.0.1:6060"),
+                "{asks}"
+            );
+        }
     }
 
     #[test]

@@ -9,11 +9,12 @@
 
 pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, ImpactMoment, Severity, Wording};
-use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, continued, lasting};
+use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, continued, lasting, own_pace};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::moment::{self, Moment};
+use crate::measure::pools;
 use crate::model::object::Object;
 use crate::model::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,6 +158,7 @@ fn settle(
     if let Some(moment) = &moment {
         wording.text.push_str(&in_words(measures, moment));
     }
+    wording.text.push_str(&pools::led_by_answers(measures, led_by_answers(&chain)));
     Named {
         rule,
         object,
@@ -173,6 +175,15 @@ fn settle(
     }
 }
 
+/// The processes of a chain, each with whether the step before waits for its answer, or for it to take what is sent.
+fn led_by_answers(chain: &[Step]) -> impl Iterator<Item = (u32, bool)> + '_ {
+    let is_asked = |step: &Step| {
+        matches!(step.on, Object::Inet(_) | Object::Unix(_) | Object::Pipe(_) | Object::Inside(_))
+    };
+    let before = std::iter::once(false).chain(chain.iter().map(is_asked));
+    chain.iter().zip(before).map(|(step, is_asked)| (step.who.pid, is_asked))
+}
+
 /// How bad a loss is, and the moment that makes it so, if its share of the window does not.
 fn weighed(
     measures: &Measures<'_>,
@@ -181,7 +192,7 @@ fn weighed(
     impact: &Impact,
 ) -> (Severity, Option<Moment>) {
     let severity_max = match end {
-        Some(end) if is_brief(measures, end) => Severity::Note,
+        Some(end) if is_brief(measures, end) || is_a_check(measures, end) => Severity::Note,
         _ => matched.severity_max,
     };
     let of_window =
@@ -191,6 +202,12 @@ fn weighed(
     let moment = end.filter(|_| of_moment > of_window).and_then(|end| moment::of(measures, end));
     let severity = if moment.is_some() { of_moment } else { of_window };
     (severity, moment)
+}
+
+/// Whether an end is a connection that a server tries to make, and that nobody waits for.
+fn is_a_check(measures: &Measures<'_>, end: &End) -> bool {
+    let who = end.links.get(end.named).map(|link| &link.who);
+    who.is_some_and(|who| own_pace::is_at_own_pace(measures, end, who))
 }
 
 /// A wait below this is seen of a process that was asked about alone.

@@ -97,18 +97,22 @@ fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, 
     }
 }
 
+/// The newest process of a name, as a word of a shell. pgrep takes a pattern: a hostile name is none.
+pub(crate) fn newest_of(name: &str) -> String {
+    let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
+    let pattern: String = name.chars().map(escape).collect();
+    format!("$(pgrep -n -x -- {})", words::shell(&pattern))
+}
+
 /// A name lasts, where a program of that name is there while it is slow.
 fn by_its_name(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
     let who = model.threads.who(gone);
     let text = |what: &str| format!("{who} has ended; the next time, {what}");
-    // pgrep takes a pattern; a hostile name is none.
-    let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
     let name = model.threads.program_of(gone).unwrap_or(&gone.comm);
-    let pattern: String = name.chars().map(escape).collect();
     if name.is_empty() {
         return (text("look while it lasts"), "holdup --for 30s".into());
     }
-    let pid = format!("$(pgrep -n -x -- {})", words::shell(&pattern));
+    let pid = newest_of(name);
     let filter = calls_of(action);
     match (action.kind, action.question) {
         (ActionKind::Ask, Some(Question::Calls)) => {

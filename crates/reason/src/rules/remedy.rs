@@ -129,9 +129,12 @@ impl Remedy {
         let action = Action::write(path, value, undo);
         let echo = |value: &Option<String>| {
             let value = value.as_deref().unwrap_or_default();
-            let quoted = match value.contains(' ') {
+            // Of several words the kernel's own are read more easily so.
+            let is_plain =
+                value.split(' ').all(|word| !word.is_empty() && words::shell(word) == word);
+            let quoted = match value.contains(' ') && is_plain {
                 true => format!("\"{value}\""),
-                false => value.to_string(),
+                false => words::shell(value),
             };
             format!("echo {quoted} > {}", words::shell(path))
         };
@@ -155,6 +158,8 @@ mod tests {
         let way = Remedy::to("more").write("/sys/fs/cgroup/a b/cpu.max", "20 10", "10 10");
         assert_eq!(way.command, "echo \"20 10\" > '/sys/fs/cgroup/a b/cpu.max'");
         assert_eq!(way.action.and_then(|action| action.undo).as_deref(), Some("10 10"));
+        let way = Remedy::to("more").write("/sys/x", "a $(b)", "c;d");
+        assert_eq!((&*way.command, &*way.undo), ("echo 'a $(b)' > /sys/x", "echo 'c;d' > /sys/x"));
     }
 
     #[test]

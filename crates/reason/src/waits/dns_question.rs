@@ -3,14 +3,17 @@
 //! A program asks, and waits for the answer at once: by the thread and the time. Who has the address connects to it within
 //! milliseconds and waits there, so the socket must be the question's where it is known, and the answer must not have come. A question
 //! is over with its answer, and for its process where that asks it again, of whichever server: who has two name servers asks the
-//! second one the same, and goes on with what that says. Must not: say who answers (graph/index/connections.rs), or for whom a question
+//! second one the same, and goes on with what that says. Who answers names itself keeps its own socket to a name server for all its life, and a
+//! thread of it waits there without a timeout for whatever comes: for an answer only while a question is out by that socket, whoever asked it.
+//! Must not: say who answers (graph/index/connections.rs), or for whom a question
 //! stays open (graph/index/questions.rs, which reads what is found here).
 
 use super::WaitClass;
+use super::poll_intent::TCP_LISTEN;
 use super::span::WaitSpan;
 use crate::facts::*;
 use crate::model::Model;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// When a question was over; none: not within the look.
@@ -53,6 +56,47 @@ pub fn closings(model: &Model) -> Vec<Closing> {
         *of = Closing { answered_ns: closing(asked), again_ns: again.insert(subject, *at_ns) };
     }
     all
+}
+
+/// Whether a process is asked by others here: a proxy or a name server keeps its own socket to a name server open for all its life.
+fn takes_questions(endpoint: &Endpoint) -> bool {
+    let ObjectRef::Inet(socket) = &endpoint.object else { return false };
+    let is_bound = socket.remote.port() == 0 && (1..GIVEN_PORTS).contains(&socket.local.port());
+    socket.state == TCP_LISTEN || socket.protocol == "udp" && is_bound
+}
+
+/// The processes that are asked by others.
+pub fn asked_by_others(model: &Model) -> HashSet<u32> {
+    let all = model.held.endpoints.iter().filter(|it| takes_questions(it));
+    all.map(|it| it.process.pid).collect()
+}
+
+/// Whether a wait on a socket to a name server, before which its own thread asked nothing, is for what may come one day: of a process that
+/// is asked by others, without a timeout, and with no question out by that socket for most of it.
+pub(super) fn is_for_whatever_comes(
+    model: &Model,
+    closings: &[Closing],
+    asked: &HashSet<u32>,
+    span: &WaitSpan,
+) -> bool {
+    let Some(ObjectRef::Inet(socket)) = &span.place.object else { return false };
+    let has_timeout = match span.place.syscall.as_str() {
+        "poll" => span.place.args[2] as i32 >= 0,
+        "ppoll" => span.place.args[2] != 0,
+        _ => false,
+    };
+    if has_timeout || !asked.contains(&span.thread.pid) {
+        return false;
+    }
+    let all = model.net.dns_queries.iter().zip(closings);
+    let by_it = all.filter(|((_, query), _)| {
+        query.server == socket.remote && query.local.port() == socket.local.port()
+    });
+    let out_ns = by_it.map(|((at_ns, _), closing)| {
+        let until_ns = closing.answered_ns.unwrap_or(span.end_ns).min(span.end_ns);
+        until_ns.saturating_sub((*at_ns).max(span.begin_ns))
+    });
+    2 * out_ns.max().unwrap_or(0) < span.end_ns.saturating_sub(span.begin_ns)
 }
 
 /// The question that a thread sent just before it began to wait for a descriptor.
@@ -226,6 +270,55 @@ mod tests {
         assert_eq!(waits_on("select", [0, 0, 0, 0, 1, 0], None, None), WaitClass::Timer);
         assert_eq!(waits_on("poll", [1, 0, 500, 0, 0, 0], None, None), WaitClass::Timer);
         assert_eq!(waits_on("select", [4, 1, 0, 0, 1, 0], None, None), WaitClass::Dns);
+    }
+
+    #[test]
+    fn who_forwards_questions_waits_for_an_answer_only_while_one_is_out() {
+        let said = |serves: bool, asked: bool| {
+            let inet = |ino, protocol: &str, local: &str, remote: &str| {
+                ObjectRef::Inet(InetRef {
+                    ino,
+                    netns: 1,
+                    protocol: protocol.into(),
+                    local: local.parse().expect("an address"),
+                    remote: remote.parse().expect("an address"),
+                    state: 7,
+                })
+            };
+            let kept = inet(5, "udp", "10.0.0.1:4000", "10.0.0.2:53");
+            let mut facts = host();
+            if serves {
+                let own = inet(6, "udp", "10.0.0.1:53", "0.0.0.0:0");
+                facts.push(crate::rules::scenes::endpoint(10, "forwarder", own));
+            }
+            if asked {
+                let query = DnsQuery {
+                    thread: ThreadRef { tid: 11, ..thread(10, "forwarder") },
+                    server: "10.0.0.2:53".parse().expect("an address"),
+                    local: "10.0.0.1:4000".parse().expect("an address"),
+                    id: 7,
+                    name: "db.test".into(),
+                    question_type: 1,
+                    socket_ino: 5,
+                };
+                facts.push(Fact { at_ns: 200 * MS, body: Body::DnsQuery(query) });
+            }
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "recvfrom".into(),
+                object: Some(kept),
+                ..Place::default()
+            };
+            let thread = thread(10, "forwarder");
+            let wake = Some(Wake { at_ns: 900 * MS, ..Wake::default() });
+            let wait =
+                Wait { thread, begin_ns: 0, end_ns: 900 * MS, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: 900 * MS, body: Body::Wait(wait) });
+            Observed::new(facts).timelines.waits().next().expect("it waits").class
+        };
+        assert_eq!(said(true, false), WaitClass::Idle);
+        assert_eq!(said(true, true), WaitClass::Dns);
+        assert_eq!(said(false, false), WaitClass::Dns, "asked before the look");
     }
 
     #[test]

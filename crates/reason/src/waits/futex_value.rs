@@ -1,25 +1,33 @@
 //! What the value that a futex is waited for says: a lock by its owner's number, or by a 2 for which something else speaks too.
 //!
 //! A 2 is "locked, with waiters" in the mutexes of glibc, Rust and Go. It also is what each condition of musl waits for, on a word of
-//! the waiter's own stack, and any counter of signals that has come to 2 (Rust's Condvar, a condition of glibc 2.41). So a 2 counts only
-//! where a second thread waits for the same word, its owner stands beside it, or only a mutex is waited for in that way: glibc's mutexes
-//! use the plain wait, its conditions the one with a bit set, while musl has the plain one alone. A robust mutex of either, and
+//! the waiter's own stack, and any counter of signals that has come to 2 (Rust's Condvar, a condition of glibc 2.41), for which a whole pool may
+//! wait. So a 2 counts only where a second thread waits for the same word, its owner stands beside it, or only a mutex is waited for in
+//! that way: glibc's mutexes use the plain wait, its conditions the one with a bit set, while musl has the plain one alone. Where
+//! a bit is set two waiters say nothing, until one waits for the same 2 after another was let go: a counter would have moved on. And two that
+//! stand all the look while nobody is let go: those of a pool that rests have mostly begun at different counts. A robust mutex of either, and
 //! musl's kinds that check for errors, have their owner's number in the word, with FUTEX_WAITERS; musl's plain mutex has EBUSY there, and its
 //! inner locks and the read-write locks of musl and Rust a count.
 //!
-//! Owns what a value and an address say. Must not: read stacks (timeline.rs, which asks them after this), or say who has it (graph/).
+//! Owns what a value and an address say. Must not: say of a single wait what its stack says (timeline.rs, which asks it after this; here a stack
+//! speaks for all waiters of its word), or say who has it (graph/).
 //! Rejected: the value alone, by which every idle worker on musl waits for a lock. Edit together: classify.rs, futex_handoff.rs.
 
 use super::WaitClass;
 use super::span::WaitSpan;
-use crate::facts::Place;
+use super::user_stack;
+use crate::facts::{Ns, Place, WakeContext};
 use crate::model::{Model, ThreadKey};
+use crate::programs::lock_kind::LockKind;
 use std::collections::{HashMap, HashSet};
 
 /// "Locked, with waiters" in mutexes that follow Drepper, "Futexes are tricky".
 pub const WITH_WAITERS: u64 = 2;
 /// With readers or a writer that wait, in the words of glibc's read-write locks, which have the 2 too.
 const RWLOCK_TAKEN: u64 = 3;
+
+/// The look's begin is read over so long.
+const BEGIN_NS: Ns = 100_000_000;
 
 /// include/uapi/linux/futex.h.
 const FUTEX_WAIT: u64 = 0;
@@ -126,7 +134,8 @@ fn word(wait: &WaitSpan) -> Word {
 
 /// What speaks for a lock.
 struct Known {
-    /// Words that several threads wait for.
+    /// Words that several threads wait for, in a way that counters are not waited for; or in any, one of them after another was let go, or
+    /// all the look.
     wanted: HashSet<Word>,
     /// Words that a thread waits for again and again, each time until somebody wakes it.
     repeated: HashSet<Word>,
@@ -141,11 +150,18 @@ struct Known {
 impl Known {
     fn of(model: &Model, waits: &[&mut WaitSpan]) -> Self {
         let mut first: HashMap<Word, ThreadKey> = HashMap::new();
-        let (mut wanted, mut counters) = (HashSet::new(), HashSet::new());
+        let mut counters = HashSet::new();
+        let let_go = let_go(waits);
+        let mut wanted = stood_for(model, waits, &let_go);
         let (mut untimed, mut repeated) = (HashSet::new(), HashSet::new());
         for wait in waits.iter().filter(|wait| is_for_a_two(wait)) {
             let who = model.threads.key(&wait.thread);
-            if *first.entry(word(wait)).or_insert(who) != who {
+            let is_another = *first.entry(word(wait)).or_insert(who) != who;
+            let is_after = || {
+                let before = let_go.get(&word(wait));
+                before.is_some_and(|(ns, tid)| *ns <= wait.begin_ns && *tid != wait.thread.tid)
+            };
+            if is_another && command(&wait.place) == FUTEX_WAIT || is_after() {
                 wanted.insert(word(wait));
             }
             let is_untimed = wait.place.args[3] == 0;
@@ -184,6 +200,49 @@ impl Known {
             || by_libc()
             || is_taken_again()
     }
+}
+
+/// When somebody first let go one who waited for a 2, and that one, by word.
+fn let_go(waits: &[&mut WaitSpan]) -> HashMap<Word, (Ns, u32)> {
+    let mut first: HashMap<Word, (Ns, u32)> = HashMap::new();
+    for wait in waits.iter().filter(|wait| is_for_a_two(wait)) {
+        if wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Task) {
+            let one = (wait.end_ns, wait.thread.tid);
+            let known = first.entry(word(wait)).or_insert(one);
+            *known = one.min(*known);
+        }
+    }
+    first
+}
+
+/// Words for which two threads or more have stood all the look without a limit, and nobody was let go: a mutex whose owner is stuck looks so. A pool
+/// at rest does if all of it has begun to wait at a count of 2, unless a stack says what it is.
+fn stood_for(
+    model: &Model,
+    waits: &[&mut WaitSpan],
+    let_go: &HashMap<Word, (Ns, u32)>,
+) -> HashSet<Word> {
+    let since_ns = model.look.begin_ns.saturating_add(BEGIN_NS);
+    let stands = |wait: &WaitSpan| {
+        is_for_a_two(wait)
+            && wait.standing
+            && wait.begin_ns <= since_ns
+            && wait.place.args[3] == 0
+            && !let_go.contains_key(&word(wait))
+    };
+    let mut standing: HashMap<Word, Vec<&WaitSpan>> = HashMap::new();
+    for wait in waits.iter().filter(|wait| stands(wait)) {
+        standing.entry(word(wait)).or_default().push(wait);
+    }
+    let is_no_lock = |wait: &&WaitSpan| {
+        let (from, to) = (wait.begin_ns, wait.end_ns);
+        let kind = user_stack::lock_kind_of(model, &wait.thread, from, to);
+        kind.is_some_and(|kind| kind == LockKind::Idle || kind.is_no_lock())
+    };
+    standing.retain(|_, all| {
+        all.iter().any(|wait| wait.thread.tid != all[0].thread.tid) && !all.iter().any(is_no_lock)
+    });
+    standing.into_keys().collect()
 }
 
 /// Whether a word may lie on a thread's stack. Stacks, libraries and mapped memory are at the top of the address space, whose size is a
@@ -251,8 +310,39 @@ mod tests {
     fn a_counter_of_signals_that_is_a_two_is_no_lock() {
         let at = |tid, value| waits(tid, [IN_HEAP, BITSET, value]);
         assert_eq!(class(vec![at(10, 2)]), WaitClass::FutexWait, "a Condvar of Rust's");
-        assert_eq!(class(vec![at(10, 2), at(11, 2)]), WaitClass::FutexLock, "its Mutex");
-        assert_eq!(class(vec![at(10, 2), at(11, 2), at(12, 4)]), WaitClass::FutexWait);
+        assert_eq!(class(vec![at(10, 2), at(11, 2)]), WaitClass::FutexWait, "a pool at rest");
+        let mut later = at(11, 2);
+        if let Body::Wait(wait) = &mut later.body {
+            (wait.begin_ns, wait.end_ns) = (LOOK_NS / 2, LOOK_NS);
+        }
+        assert_eq!(class(vec![at(10, 2), later.clone()]), WaitClass::FutexLock, "its Mutex");
+        assert_eq!(class(vec![at(10, 2), later, at(12, 4)]), WaitClass::FutexWait);
+    }
+
+    /// Thread `tid` stands at a word since then.
+    fn stands(tid: u32, value: u64, since_ns: Ns) -> Fact {
+        let args = [IN_HEAP, BITSET, value, 0, 0, 0];
+        let (state, syscall) = (WaitState::Sleep, "futex".into());
+        let place = Place { state, syscall, args, ..Place::default() };
+        let blocked = Blocked { thread: of(tid), since_ns, place, ..Blocked::default() };
+        Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+    }
+
+    #[test]
+    fn two_that_stand_for_a_two_all_the_look_wait_for_a_lock_unless_something_counts() {
+        let both = || vec![stands(10, 2, 0), stands(11, 2, 0)];
+        assert_eq!(class(both()), WaitClass::FutexLock, "a server that hangs");
+        assert_eq!(class(vec![stands(10, 2, 0)]), WaitClass::FutexWait);
+        let at_another = [both(), vec![stands(13, 1, 0)]].concat();
+        assert_eq!(class(at_another), WaitClass::FutexWait, "it counts");
+        let back = vec![stands(10, 2, LOOK_NS / 2), stands(11, 2, LOOK_NS / 2)];
+        assert_eq!(class(back), WaitClass::FutexWait, "workers that were woken");
+        let woken = [both(), vec![waits(13, [IN_HEAP, BITSET, 2])]].concat();
+        assert_eq!(class(woken), WaitClass::FutexWait, "one has got work");
+        let frame = UserFrame { function: "pthread_cond_wait".into(), ..UserFrame::default() };
+        let stack = UserStack { thread: of(11), frames: vec![frame], ..UserStack::default() };
+        let stack = Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) };
+        assert_eq!(class([both(), vec![stack]].concat()), WaitClass::FutexWait, "a condition");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! somebody is held up. Rejected: any polled socket (every idle server would wait for its clients).
 //! Edit together: bpf/poll.bpf.h in probe, which tells the object.
 
-use crate::facts::{Endpoint, InetRef, ObjectRef, Place, TCP_CLOSE};
+use crate::facts::{Endpoint, GIVEN_PORTS, InetRef, ObjectRef, Place, TCP_CLOSE};
 use crate::waits::WaitClass;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -174,11 +174,19 @@ impl Accepted {
             return Some(WaitClass::SocketConnect);
         }
         let connected = socket.remote.port() != 0;
-        if !connected || self.ports.contains(&(socket.netns, socket.local.port())) {
+        let is_accepted = self.ports.contains(&(socket.netns, socket.local.port()));
+        if !connected || is_accepted || is_asked_by_datagram(socket) {
             return None;
         }
         Some(if room { WaitClass::SocketWrite } else { WaitClass::SocketRead })
     }
+}
+
+/// Whether it is the end of a connected pair of UDP that is asked: it has a port of its own choice, and the other was given one, or they are
+/// equals (a tunnel's two ends). Nobody listens by UDP, and no clock says who spoke last.
+pub fn is_asked_by_datagram(socket: &InetRef) -> bool {
+    let (own, far) = (socket.local.port(), socket.remote.port());
+    socket.protocol == "udp" && own < GIVEN_PORTS && (far >= GIVEN_PORTS || far == own)
 }
 
 #[cfg(test)]
@@ -310,5 +318,19 @@ mod tests {
         assert!(!own(&both, "read"));
         assert!(!own(&both[..1], "select"), "who can write was not seen");
         assert!(!own(&[end(10, false), end(10, true), end(20, true)], "select"), "another can");
+    }
+
+    #[test]
+    fn the_end_of_a_pair_of_udp_that_is_asked_waits_for_work() {
+        let class = |local: &str, remote: &str| {
+            let ObjectRef::Inet(inner) = socket(local, remote, 1) else { return None };
+            let object = ObjectRef::Inet(InetRef { protocol: "udp".into(), ..inner });
+            let place = Place { syscall: "poll".into(), object: Some(object), ..Place::default() };
+            Accepted::default().class(&place)
+        };
+        assert_eq!(class("10.0.0.1:7777", "10.0.0.2:50000"), None, "a server's end");
+        assert_eq!(class("10.0.0.1:1194", "10.0.0.2:1194"), None, "a tunnel's");
+        assert_eq!(class("10.0.0.1:50000", "10.0.0.2:7777"), Some(WaitClass::SocketRead));
+        assert_eq!(class("10.0.0.1:5000", "10.0.0.2:53"), Some(WaitClass::SocketRead));
     }
 }

@@ -310,8 +310,10 @@ fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
     all
 }
 
-/// Leaves out those who ask after several processes in turn.
+/// Leaves out those who ask after several processes in turn, or after who began them: to end with that, and not to go on.
 fn without_watchers(all: &mut Vec<Asked>) {
+    let ends = |pid: &u32| (WaitClass::ProcessEnd, Object::Process(*pid));
+    all.retain(|one| !one.line.iter().any(|pid| one.what == ends(pid)));
     let mut spans: HashMap<u32, HashMap<Object, (Ns, Ns)>> = HashMap::new();
     for one in all.iter().filter(|one| one.what.0 == WaitClass::ProcessEnd) {
         let of_it = spans.entry(one.pid).or_default();
@@ -450,7 +452,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::scenes::{host, refusal, slept, thread};
+    use crate::rules::scenes::{host, identity, refusal, slept, thread};
     use crate::waits::timeline::Observed;
 
     const SECOND: Ns = 1_000_000_000;
@@ -564,10 +566,14 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_after_several_in_turn_watches_over_them() {
-        let sleeps = vec![sleep(SECOND + 2, 2 * SECOND - 1)];
+    fn who_asks_after_several_in_turn_or_after_its_parent_watches_over_them() {
+        let mut facts = vec![sleep(SECOND + 2, 2 * SECOND - 1)];
         let in_turn = [(20, SECOND), (21, SECOND + 1), (20, 2 * SECOND), (21, 2 * SECOND + 1)];
-        assert_eq!(asked_after(&in_turn, sleeps)[0].0, WaitClass::Timer);
+        assert_eq!(asked_after(&in_turn, facts.clone())[0].0, WaitClass::Timer);
+        let of_one = [(20, SECOND), (20, 2 * SECOND)];
+        let known = Thread { thread: thread(10, "sh"), parent_pid: 20, ..Thread::default() };
+        facts.push(identity(known));
+        assert_eq!(asked_after(&of_one, facts)[0].0, WaitClass::Timer);
     }
 
     #[test]

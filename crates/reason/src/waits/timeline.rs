@@ -24,7 +24,7 @@ use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
 use crate::programs::lock_kind::LockKind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use super::span::WaitSpan;
 
@@ -69,6 +69,8 @@ pub struct Timelines {
 struct Context {
     accepted: Accepted,
     questions: Vec<Closing>,
+    /// Processes that are asked by others.
+    asked: HashSet<u32>,
 }
 
 /// A wait that goes on at the same place after so little running is the same wait.
@@ -108,7 +110,9 @@ impl Timelines {
         let before = model.held.endpoints_before.iter().map(|(_, end)| &end.object);
         let objects = places.filter_map(|it| it.object.as_ref()).chain(before);
         objects.for_each(|it| accepted.see(it));
-        let context = Context { accepted, questions: dns_question::closings(model) };
+        let questions = dns_question::closings(model);
+        let asked = dns_question::asked_by_others(model);
+        let context = Context { accepted, questions, asked };
         let mut lines = ran_lines(model, ran);
         for mut wait in waits {
             settle(model, &mut wait);
@@ -331,6 +335,11 @@ fn name(model: &Model, context: &Context, span: &mut WaitSpan) {
     if let Some(query) = dns_question::of(model, &context.questions, span) {
         span.class = WaitClass::Dns;
         span.dns_query = Some(query);
+    } else if span.class == WaitClass::Dns {
+        let Context { questions, asked, .. } = context;
+        if dns_question::is_for_whatever_comes(model, questions, asked, span) {
+            span.class = WaitClass::Idle;
+        }
     } else if span.class == WaitClass::Idle
         && let Some(class) = context.accepted.class(&span.place)
     {
@@ -496,10 +505,11 @@ fn reclassify_by_stack(model: &Model, wait: &mut WaitSpan) {
     }
 }
 
-/// Waits of which each is one, however short the time between them.
+/// Waits of which each is one, however short the time between them. Whoever is woken at a full pipe was given room by its reader: how long
+/// that takes is the reader's pace. A tracer of calls stops a thread again as soon as it has let it go.
 fn happens_often(class: WaitClass) -> bool {
-    use WaitClass::{CpuQuota, Disk, Nagle, RunQueue};
-    matches!(class, RunQueue | CpuQuota | Disk | Nagle)
+    use WaitClass::{CpuQuota, Disk, Nagle, PipeWrite, RunQueue, Traced};
+    matches!(class, RunQueue | CpuQuota | Disk | Nagle | PipeWrite | Traced)
 }
 
 /// Joins waits at one place that only a moment of running parts, in place: a command has a wait for each switch.

@@ -13,9 +13,10 @@
 
 pub(crate) mod groups;
 
+use crate::delivery::Delivery;
 use crate::export::Format;
 use crate::failure::Failure;
-use crate::job::{Aim, Answer, Job, Task};
+use crate::job::{Aim, Job, Task};
 use crate::surface::Surface;
 use crate::text::escape;
 use crate::{demo, diff, doctor, documents, mcp, net, top, wait, watch};
@@ -278,13 +279,13 @@ impl Cli {
             Command::Page { file, target, output } => {
                 outer.refuse("page", true, true)?;
                 let output = output.or(answer.print.output);
-                let answer = Answer { output, ..Answer::default() };
+                let answer = Delivery { output, ..Delivery::default() };
                 Job { task: Task::Page { file, aim: target.aim() }, answer }
             }
             Command::Export { format, file, target, output } => {
                 outer.refuse("export", true, true)?;
                 let output = output.or(answer.print.output);
-                let answer = Answer { output, ..Answer::default() };
+                let answer = Delivery { output, ..Delivery::default() };
                 Job { task: Task::Export { format, file, aim: target.aim() }, answer }
             }
             Command::Facts { file } => {
@@ -386,8 +387,8 @@ impl Command {
 }
 
 impl AnswerFlags {
-    fn over(self, outer: Self) -> Answer {
-        Answer {
+    fn over(self, outer: Self) -> Delivery {
+        Delivery {
             output: self.print.output.or(outer.print.output),
             page: self.page.or(outer.page),
             export: self.export.or(outer.export),
@@ -399,7 +400,7 @@ impl AnswerFlags {
     }
 }
 
-impl From<AnswerFlags> for Answer {
+impl From<AnswerFlags> for Delivery {
     fn from(flags: AnswerFlags) -> Self {
         flags.over(AnswerFlags::default())
     }

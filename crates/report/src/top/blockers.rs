@@ -3,7 +3,7 @@
 //! A holder that waits itself stands there once for each of its objects, behind those who would have to act. Holders that wait for each other
 //! are a ring. Pure. Must not: find a holder that the answer does not name.
 
-use super::rows::{About, Row, rate};
+use super::row::{Row, rate};
 use crate::text::escape;
 use crate::text::finding::{chain_of, object, tone, victim, who};
 use crate::text::page::{Page, Tone};
@@ -37,7 +37,7 @@ pub(super) struct Blocker {
 }
 
 /// A row each: who would have to act, whoever costs most first, then who only stands between.
-pub(super) fn rows(report: &Report) -> Vec<Row> {
+pub(super) fn rows(report: &Report) -> Vec<Row<Blocker>> {
     let mut all: Vec<Blocker> = Vec::new();
     for (at, end) in report.answer.ends.iter().enumerate() {
         of_end(report, at, end, &mut all);
@@ -167,7 +167,7 @@ fn ring<'r>(report: &'r Report, links: &'r [Link]) -> Option<&'r [Link]> {
     (links.len() > 1 && closes).then_some(links)
 }
 
-fn row(blocker: Blocker, report: &Report) -> Row {
+fn row(blocker: Blocker, report: &Report) -> Row<Blocker> {
     let finding = report.answer.ends.get(blocker.end).and_then(|end| finding_of(report, end));
     let many = blocker.waiters.len() + blocker.left_out;
     let is_ring = blocker.ring(report).is_some();
@@ -184,7 +184,7 @@ fn row(blocker: Blocker, report: &Report) -> Row {
         tone: finding.filter(|_| !blocker.is_hop).map_or(Tone::Plain, |it| tone(it.severity)),
         short: who(&blocker.holder, NAME),
         sentence,
-        about: About::Blocker(Box::new(blocker)),
+        about: blocker,
     }
 }
 

@@ -142,7 +142,7 @@ fn standing(state: &State, width: u16) -> String {
     // Of another day the day is said, too.
     let when = match state.from {
         From::Live(_) => quiet::clock(window.end_unix_ns(), state),
-        From::Past => crate::watch::ring::shown(window.end_unix_ns(), &state.zone),
+        From::Past => crate::watch::local_time::shown(window.end_unix_ns(), &state.zone),
     };
     let of = |report: &Report| {
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);

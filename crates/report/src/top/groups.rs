@@ -3,7 +3,7 @@
 //! Made from who waits and who would have to act in the ends of the answer, so a group in which nobody did either is not there. Lists of
 //! the answer are bounded: what was left out is said. Pure.
 
-use super::rows::{About, Row, rate};
+use super::row::{Row, rate};
 use crate::text::page::{Page, Tone};
 use crate::text::{card, escape};
 use holdup_reason::answer::picture::words;
@@ -29,7 +29,7 @@ pub(super) struct Group {
 }
 
 /// A row each, whoever loses most first.
-pub(super) fn rows(report: &Report) -> Vec<Row> {
+pub(super) fn rows(report: &Report) -> Vec<Row<Group>> {
     let mut all: Vec<Group> = Vec::new();
     for (at, end) in report.answer.ends.iter().enumerate() {
         if end.end != EndKind::Idle {
@@ -100,7 +100,7 @@ fn named<'w>(
     Some((name, kind))
 }
 
-fn row(group: Group, report: &Report) -> Row {
+fn row(group: Group, report: &Report) -> Row<Group> {
     let per_second = |seconds: f64| format!("{} s/s", figures::rate(rate(seconds, report)));
     let sentence = format!(
         "{} costs others {}, works {}",
@@ -116,7 +116,7 @@ fn row(group: Group, report: &Report) -> Row {
         tone: Tone::Plain,
         short: group.kind.into(),
         sentence,
-        about: About::Group(group),
+        about: group,
     }
 }
 

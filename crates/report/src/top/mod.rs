@@ -16,6 +16,7 @@ mod groups;
 mod keys;
 mod paint;
 mod quiet;
+mod row;
 mod rows;
 mod state;
 mod terminal;

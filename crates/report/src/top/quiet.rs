@@ -6,13 +6,14 @@
 //! Edit together: docs/top.md.
 
 use super::keys::HELP;
+use super::row::rate;
 use super::rows::{self, View};
 use super::state::{From, State};
 use super::window::{Content, Mark, Window};
 use crate::text;
 use crate::text::escape;
 use crate::text::page::{Page, Piece, Tone};
-use crate::watch::ring;
+use crate::watch::local_time;
 use holdup_reason::answer::picture::words;
 use holdup_reason::answer::{EndKind, Report};
 use holdup_reason::model::figures;
@@ -70,7 +71,7 @@ fn looked_at(state: &State, report: &Report, page: &mut Page) {
     }
     let windows = state.windows.range(first..=state.at());
     let many = windows.len();
-    let since = ring::shown(state.windows[first].begin_unix_ns, &state.zone);
+    let since = local_time::shown(state.windows[first].begin_unix_ns, &state.zone);
     let seconds =
         shown.end_unix_ns().saturating_sub(state.windows[first].begin_unix_ns) as f64 / 1e9;
     let span = match many {
@@ -109,7 +110,7 @@ fn lost(report: &Report, page: &mut Page) {
     {
         Some(end) => format!(
             "{} a second at most: {}",
-            figures::seconds(rows::rate(end.seconds, report)),
+            figures::seconds(rate(end.seconds, report)),
             escape::prose(&words::end(end, None), SENTENCE)
         ),
         None => "no time that was seen".into(),
@@ -219,6 +220,6 @@ pub(super) fn help(state: &State, width: usize) -> Vec<Vec<Piece>> {
 
 /// `21:14:05`, by the zone of the screen.
 pub(super) fn clock(unix_ns: u64, state: &State) -> String {
-    let shown = ring::shown(unix_ns, &state.zone);
+    let shown = local_time::shown(unix_ns, &state.zone);
     shown.split_once(' ').map_or(shown.clone(), |(_, clock)| clock.to_owned())
 }

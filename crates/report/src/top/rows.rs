@@ -5,6 +5,7 @@
 
 use super::blockers::{self, Blocker};
 use super::groups::{self, Group};
+use super::row::rate;
 use crate::text;
 use crate::text::escape;
 use crate::text::page::{Page, Piece, Tone};
@@ -43,24 +44,8 @@ impl View {
     }
 }
 
-/// A row.
-#[derive(Debug)]
-pub(super) struct Row {
-    /// What it is known by in another window.
-    pub key: String,
-    /// Seconds lost a second.
-    pub lost_per_second: f64,
-    /// The longest single wait, its time before the look included, seconds.
-    pub longest_seconds: f64,
-    /// How bad.
-    pub tone: Tone,
-    /// Code, kind or name.
-    pub short: String,
-    /// The sentence.
-    pub sentence: String,
-    /// What it is about.
-    pub about: About,
-}
+/// A row of any list.
+pub(super) type Row = super::row::Row<About>;
 
 /// What a row is about.
 #[derive(Debug)]
@@ -79,8 +64,13 @@ pub(super) enum About {
 pub(super) fn rows(view: View, report: &Report) -> Vec<Row> {
     match view {
         View::Answers => answers(report),
-        View::Blockers => blockers::rows(report),
-        View::Groups => groups::rows(report),
+        View::Blockers => {
+            let about = |blocker| About::Blocker(Box::new(blocker));
+            blockers::rows(report).into_iter().map(|row| row.with(about)).collect()
+        }
+        View::Groups => {
+            groups::rows(report).into_iter().map(|row| row.with(About::Group)).collect()
+        }
     }
 }
 
@@ -93,11 +83,6 @@ pub(super) fn is_quiet(report: &Report) -> bool {
 /// Whether no time was seen at all, so that nothing can be said.
 pub(super) fn is_unknown(report: &Report) -> bool {
     report.accounting.wall_seconds <= 0.0
-}
-
-/// Seconds a second.
-pub(super) fn rate(seconds: f64, report: &Report) -> f64 {
-    seconds / report.window.seconds.max(f64::MIN_POSITIVE)
 }
 
 fn answers(report: &Report) -> Vec<Row> {

@@ -11,6 +11,7 @@
 mod alive;
 pub(crate) mod check;
 mod event_line;
+pub(crate) mod local_time;
 pub(crate) mod outputs;
 mod pace;
 mod recorder;
@@ -502,7 +503,7 @@ fn say(what: &str) {
 
 fn say_event(event: &Event) {
     let finding = &event.said;
-    let since = ring::shown(event.since_unix_ns, &TimeZone::system());
+    let since = local_time::shown(event.since_unix_ns, &TimeZone::system());
     let title = &finding.title;
     let line = match event.event {
         Happened::Began => format!("BEGAN {since}  {title}  ({})", finding.code),

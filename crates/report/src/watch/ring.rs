@@ -5,6 +5,7 @@
 //! the healthy, then of a finding that came again all but the first, the worst and the latest, then the oldest. Must not: look, or
 //! wait for a disk in the thread that looks (store.rs writes).
 
+use super::local_time::shown;
 use super::settings::RingSettings;
 use crate::failure::Failure;
 use crate::flags::groups::{AnswerFlags, PrintFlags, StateFlag};
@@ -254,12 +255,6 @@ pub(super) fn span(time: &str, zone: &TimeZone, now: Timestamp) -> Option<(u64, 
     };
     let begin = of(begin)?;
     Some((begin, begin + length_ns))
-}
-
-/// `2026-11-26 21:14:10`.
-pub(crate) fn shown(unix_ns: u64, zone: &TimeZone) -> String {
-    let at = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
-    zone.to_datetime(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// The recording of a time, as `--from ring:TIME` names it.

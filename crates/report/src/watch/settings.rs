@@ -3,11 +3,11 @@
 //! An unknown key or a wrong value is an error with its line and column; nothing is guessed. `--print-config` prints every key with
 //! its value and what it costs, as a file that reads back. Must not: open anything but the file. Edit together: docs/watch.md.
 
-use super::outputs::Url;
-use super::outputs::endpoint;
+use super::outputs::collector::endpoint;
+use super::outputs::place::Url;
 use super::outputs::settings::{
     JournaldSettings, MailSettings, MetricsSettings, OtlpSettings, SyslogSettings,
-    print as print_outputs,
+    print as print_outputs, quoted,
 };
 use crate::failure::Failure;
 use holdup_reason::model::figures;
@@ -236,11 +236,6 @@ impl Settings {
             print_outputs(&self.journald, &self.syslog, &self.mail, &self.metrics, &self.otlp),
         )
     }
-}
-
-/// A basic string of TOML, whose escapes are those of JSON.
-pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Line and column of a byte, from 1.

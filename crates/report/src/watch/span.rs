@@ -5,7 +5,8 @@
 //! of several windows (their seconds are not one another's), or read the disk beyond the ring. Rejected: all windows' answers one after
 //! another (an hour has 360); a merged report (its ends would be those of no window).
 
-use super::ring::{self, Entry, EntryFinding, FOLDER, shown};
+use super::local_time::shown;
+use super::ring::{self, Entry, EntryFinding, FOLDER};
 use crate::failure::Failure;
 use crate::text::escape;
 use holdup_engine::over_time::is_same_trouble;

@@ -9,7 +9,7 @@
 
 #[cfg(test)]
 mod frame_tests;
-mod frames;
+pub(crate) mod frames;
 mod machine;
 mod methods;
 mod scopes;
@@ -22,7 +22,8 @@ use super::budget::{Budget, cpu_ns};
 use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
-pub(crate) use frames::{Frames, Layout};
+pub(crate) use frames::Frames;
+use frames::Layout;
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 use holdup_system::status::threads_by_inner_tid;
 use holdup_system::{Roots, memory};

@@ -5,6 +5,7 @@
 //! A stall or a backtrace that somebody asked for prints that line too, after other first lines: those are no faults. Must not:
 //! take another's program for an own one; a program in the call trace alone did not fault.
 
+use holdup_reason::facts::Ns;
 use std::collections::BTreeSet;
 
 /// What a report of a fault begins with: arch/x86/mm/fault.c, arch/x86/kernel/traps.c, arch/arm64/mm/fault.c, arch/arm64/kernel/traps.c.
@@ -20,28 +21,44 @@ const BEGINS: &[&str] = &[
 /// It ends with this line; what comes later is another report's.
 const END: &str = "---[ end trace";
 
+/// A report says so soon after its begin where the fault was, also over a slow serial console. What prints that line later is another's, of
+/// which the first line was not seen.
+const REPORT_NS: Ns = 10_000_000_000;
+
 /// Reports of faults, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     own: BTreeSet<[u8; 8]>,
-    is_within: bool,
+    begun_ns: Option<Ns>,
 }
 
 impl Faults {
-    /// Of programs that have these tags.
-    pub(super) fn of(own: BTreeSet<[u8; 8]>) -> Self {
-        Self { own, is_within: false }
+    /// Of programs that have these tags, within a report that has begun then, if any.
+    pub(super) fn of(own: BTreeSet<[u8; 8]>, begun_ns: Option<Ns>) -> Self {
+        Self { own, begun_ns }
+    }
+
+    /// When a report has begun that has not said yet where it happened: the next reading says that.
+    pub(super) fn begun_ns(&self) -> Option<Ns> {
+        self.begun_ns
+    }
+
+    /// Lines are missing, and the rest of a report may be among them.
+    pub(super) fn forget(&mut self) {
+        self.begun_ns = None;
     }
 
     /// The own program in which the fault happened, if this line says that.
-    pub(super) fn take<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+    pub(super) fn take<'a>(&mut self, at_ns: Ns, text: &'a str) -> Option<&'a str> {
         if BEGINS.iter().any(|begin| text.starts_with(begin)) {
-            self.is_within = true;
+            self.begun_ns = Some(at_ns);
         } else if text.starts_with(END) {
-            self.is_within = false;
+            self.begun_ns = None;
         }
-        let at = instruction(text).filter(|_| self.is_within)?;
-        self.is_within = false;
+        // Lines of several CPUs may come a little out of order.
+        self.begun_ns = self.begun_ns.filter(|begun| at_ns.saturating_sub(*begun) <= REPORT_NS);
+        let at = instruction(text).filter(|_| self.begun_ns.is_some())?;
+        self.begun_ns = None;
         let (tag, name) = program(at)?;
         self.own.contains(&tag).then_some(name)
     }
@@ -68,8 +85,23 @@ mod tests {
     const OWN: [u8; 8] = [0x0a, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f, 0x60, 0x71];
 
     fn of(lines: &[&str]) -> Option<String> {
-        let mut faults = Faults::of([OWN].into());
-        lines.iter().find_map(|line| faults.take(line)).map(str::to_owned)
+        let mut faults = Faults::of([OWN].into(), None);
+        lines.iter().find_map(|line| faults.take(0, line)).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_report_whose_rest_never_came_is_none_of_what_is_printed_later() {
+        let own = "RIP: 0010:bpf_prog_0a1b2c3d4e5f6071_sched_switch+0x1a3/0x5c0";
+        let found = |begun_ns, at_ns| {
+            let mut faults = Faults::of([OWN].into(), Some(begun_ns));
+            faults.take(at_ns, own).is_some()
+        };
+        assert!(found(5, 5) && found(5, 5 + REPORT_NS), "its own line");
+        assert!(found(5, 4), "another CPU's clock is behind");
+        assert!(!found(5, 6 + REPORT_NS), "a stall's, hours later");
+        let mut faults = Faults::of([OWN].into(), Some(5));
+        faults.forget();
+        assert_eq!(faults.take(5, own), None, "lines are missing in between");
     }
 
     #[test]

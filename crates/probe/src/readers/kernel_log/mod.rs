@@ -2,7 +2,7 @@
 //!
 //! Each open file of /dev/kmsg has its own place in the log, so nobody else's reading is disturbed. It is set behind the last
 //! record when the first window begins (of what was logged since its programs were loaded, faults in those stay); what is there at the end is the window's. A window that follows another takes over the open
-//! file where that one left it: what was logged while one was closed and the other opened is in it. One read gives one record. Of each kind and
+//! file where that one left it, also in the middle of a report (open_log.rs): what was logged while one was closed and the other opened is in it. One read gives one record. Of each kind and
 //! name a few lines are kept and the others counted: a failing disk prints thousands.
 //!
 //! Must not: block (a log without news waits for ever), print, or take a line that a process wrote for the kernel's
@@ -16,12 +16,13 @@ mod records;
 use crate::SourceError;
 use crate::kernel::Programs;
 use crate::readers::look::Look;
+use crate::readers::open_log::OpenLog;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::blind;
 use faults::Faults;
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -39,7 +40,7 @@ const REPORTS_MAX: usize = 64;
 /// The log from the begin of a window on.
 pub struct KernelLog {
     /// None where it cannot be opened.
-    file: Option<File>,
+    log: Option<OpenLog>,
     /// It stands where the window before was closed.
     goes_on: bool,
     /// What the attaching of the own programs has done, before the window.
@@ -48,41 +49,41 @@ pub struct KernelLog {
 
 impl Reader for KernelLog {
     fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
-        if let file @ Some(_) = opening.kernel_log.take() {
-            return Ok(Self { file, goes_on: true, faults: Vec::new() });
+        if let log @ Some(_) = opening.kernel_log.take() {
+            return Ok(Self { log, goes_on: true, faults: Vec::new() });
         }
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
         let log = open.map_err(|error| {
             let therefore = "what the kernel logged in the window is not seen";
             opening.put(Body::Blind(blind("kernel_log", &error, therefore)));
         });
-        let mut opened = Self { file: log.ok(), goes_on: false, faults: Vec::new() };
+        let mut opened =
+            Self { log: log.ok().map(OpenLog::unread), goes_on: false, faults: Vec::new() };
         opened.skip_earlier();
         Ok(opened)
     }
 
     /// What was logged before is left out, but what the own programs did as they were attached.
     fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
-        if let Some(log) = self.file.as_mut().filter(|_| !self.goes_on) {
+        if let Some(log) = self.log.as_mut().filter(|_| !self.goes_on) {
             let begin_ns = look.window.begin_ns;
-            self.faults = excerpt_beside(log, (begin_ns, begin_ns), own_tags(look));
+            self.faults = since_last(log, (begin_ns, begin_ns), own_tags(look));
             self.faults.retain(|fact| {
                 matches!(&fact.body, Body::KernelLog(line) if line.kind == KernelLogKind::OwnFault)
             });
         }
-        self.skip_earlier();
         Ok(())
     }
 
     /// What was logged since, with its time cut to the window.
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
-        if let Some(log) = &mut self.file {
+        if let Some(log) = &mut self.log {
             facts.append(&mut self.faults);
             let times = (look.window.begin_ns, look.last.end_ns);
-            facts.extend(excerpt_beside(log, times, own_tags(look)));
+            facts.extend(since_last(log, times, own_tags(look)));
         }
         if look.goes_on {
-            look.kernel_log = self.file.take();
+            look.kernel_log = self.log.take();
         }
         Ok(())
     }
@@ -90,9 +91,9 @@ impl Reader for KernelLog {
 
 impl KernelLog {
     fn skip_earlier(&mut self) {
-        if let Some(log) = self.file.as_mut().filter(|_| !self.goes_on) {
+        if let Some(log) = self.log.as_mut().filter(|_| !self.goes_on) {
             // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
-            let _ = log.seek(SeekFrom::End(0));
+            let _ = log.file.seek(SeekFrom::End(0));
         }
     }
 }
@@ -103,23 +104,32 @@ fn own_tags(look: &Look) -> BTreeSet<[u8; 8]> {
 
 /// What is reported of a log that gives one record a reading.
 pub fn excerpt(log: &mut impl Read, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
-    excerpt_beside(log, (begin_ns, end_ns), BTreeSet::new())
+    excerpt_beside(log, (begin_ns, end_ns), &mut Faults::default())
 }
 
-/// The same beside kernel programs of the own that have these tags.
+/// What came since the last reading, beside kernel programs of the own that have these tags.
+fn since_last(log: &mut OpenLog, times: (Ns, Ns), own: BTreeSet<[u8; 8]>) -> Vec<Fact> {
+    let mut faults = Faults::of(own, log.report_begun_ns);
+    let facts = excerpt_beside(&mut log.file, times, &mut faults);
+    log.report_begun_ns = faults.begun_ns();
+    facts
+}
+
+/// The same with reports of faults, which may have begun in the reading before.
 fn excerpt_beside(
     log: &mut impl Read,
     (begin_ns, end_ns): (Ns, Ns),
-    own: BTreeSet<[u8; 8]>,
+    faults: &mut Faults,
 ) -> Vec<Fact> {
-    let mut excerpt = Excerpt { faults: Faults::of(own), ..Excerpt::default() };
-    let unread = each_record(log, |record| excerpt.take(record));
+    let mut excerpt = Excerpt { faults: std::mem::take(faults), ..Excerpt::default() };
+    let unread = each_record(log, |record| excerpt.take_or_miss(record));
     excerpt.missed = excerpt.missed.saturating_add(unread);
+    *faults = std::mem::take(&mut excerpt.faults);
     excerpt.facts(begin_ns, end_ns)
 }
 
-/// Gives each record to `take`, until there is none. A record that was overwritten before it was read is skipped.
-fn each_record(log: &mut impl Read, mut take: impl FnMut(&records::Record<'_>)) -> u64 {
+/// Gives each record to `take`, until there is none. Where records were overwritten before they were read, it is given none.
+fn each_record(log: &mut impl Read, mut take: impl FnMut(Option<&records::Record<'_>>)) -> u64 {
     let mut buffer = [0; RECORD_BYTES];
     let mut missed = 0;
     for _ in 0..RECORDS_MAX {
@@ -127,10 +137,13 @@ fn each_record(log: &mut impl Read, mut take: impl FnMut(&records::Record<'_>)) 
             Ok(0) => return missed,
             Ok(bytes) => {
                 if let Some(record) = records::parse(&buffer[..bytes]) {
-                    take(&record);
+                    take(Some(&record));
                 }
             }
-            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => missed += 1,
+            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
+                missed += 1;
+                take(None);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return missed,
         }
@@ -150,12 +163,19 @@ struct Excerpt {
 }
 
 impl Excerpt {
+    fn take_or_miss(&mut self, record: Option<&records::Record<'_>>) {
+        match record {
+            Some(record) => self.take(record),
+            None => self.faults.forget(),
+        }
+    }
+
     fn take(&mut self, record: &records::Record<'_>) {
         if let Some(report) = self.oom.take(record.text) {
             self.report(record.at_ns, report);
         }
-        let own_fault =
-            self.faults.take(record.text).map(|program| lines::own_fault(record, program));
+        let program = self.faults.take(record.at_ns, record.text);
+        let own_fault = program.map(|program| lines::own_fault(record, program));
         let Some(line) = own_fault.or_else(|| lines::line(record)) else { return };
         let key = (line.kind, line.name.clone());
         let is_full = self.lines.len() >= SUBJECTS_MAX && line.kind != KernelLogKind::OwnFault;
@@ -207,6 +227,7 @@ impl Excerpt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     /// A log that gives one record a reading, as /dev/kmsg does.
     struct Log(Vec<io::Result<String>>);
@@ -226,7 +247,7 @@ mod tests {
         let mut log = Log(records.into_iter().map(Ok).collect());
         log.0.insert(0, Err(io::Error::from_raw_os_error(libc::EPIPE)));
         let mut excerpt = Excerpt::default();
-        let missed = each_record(&mut log, |record| excerpt.take(record));
+        let missed = each_record(&mut log, |record| excerpt.take_or_miss(record));
         assert_eq!(missed, 1, "one was overwritten");
         excerpt.facts(2_000, 9_000_000)
     }
@@ -268,10 +289,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("holdup-kmsg-{}", std::process::id()));
         std::fs::write(&path, "3,1,5,-;I/O error, dev sda, sector 1\n").expect("a file");
         let logged = |goes_on| {
-            let file = File::open(&path).ok();
-            let mut log = KernelLog { file, goes_on, faults: Vec::new() };
+            let log = File::open(&path).ok().map(OpenLog::unread);
+            let mut log = KernelLog { log, goes_on, faults: Vec::new() };
             log.skip_earlier();
-            lines(&excerpt(&mut log.file.expect("it is there"), 2_000, 9_000)).len()
+            lines(&excerpt(&mut log.log.expect("it is there").file, 2_000, 9_000)).len()
         };
         assert_eq!((logged(false), logged(true)), (0, 1));
         drop(std::fs::remove_file(&path));
@@ -285,13 +306,52 @@ mod tests {
         let stays = |own: [u8; 8]| {
             let records = (0..1000).map(error).chain([begin.clone(), at.clone()]);
             let mut log = Log(records.map(Ok).collect());
-            let facts = excerpt_beside(&mut log, (2_000, 9_000), [own].into());
+            let mut faults = Faults::of([own].into(), None);
+            let facts = excerpt_beside(&mut log, (2_000, 9_000), &mut faults);
             let lines = lines(&facts).into_iter();
             let own = lines.filter(|it| it.kind == KernelLogKind::OwnFault);
             own.map(|it| it.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(stays([0, 0, 0, 0, 0, 0, 0, 7]), ["on_switch"]);
         assert!(stays([0; 8]).is_empty(), "another's");
+    }
+
+    #[test]
+    fn a_report_that_two_readings_share_is_one() {
+        let own = || BTreeSet::from([[0, 0, 0, 0, 0, 0, 0, 7]]);
+        let rip = "4,2,5,-;RIP: 0010:bpf_prog_0000000000000007_on_switch+0x1/0x2\n";
+        let second_finds = |first: &str| {
+            let mut faults = Faults::of(own(), None);
+            for line in [first, rip] {
+                let mut log = Log(vec![Ok(line.to_owned())]);
+                faults = Faults::of(own(), faults.begun_ns());
+                let facts = excerpt_beside(&mut log, (2_000, 9_000), &mut faults);
+                if line == rip {
+                    return lines(&facts).iter().any(|it| it.kind == KernelLogKind::OwnFault);
+                }
+            }
+            false
+        };
+        assert!(second_finds("3,1,5,-;BUG: unable to handle page fault for address: 58\n"));
+        assert!(!second_finds("4,1,5,-;NMI backtrace for cpu 1\n"));
+    }
+
+    #[test]
+    fn a_report_whose_rest_was_overwritten_is_not_gone_on_with() {
+        let begin = "3,1,5,-;BUG: unable to handle page fault for address: 58\n";
+        let rip = "4,2,5,-;RIP: 0010:bpf_prog_0000000000000007_on_switch+0x1/0x2\n";
+        let finds = |between: Option<i32>| {
+            let mut log = Log(vec![Ok(begin.to_owned()), Ok(rip.to_owned())]);
+            if let Some(code) = between {
+                log.0.insert(1, Err(io::Error::from_raw_os_error(code)));
+            }
+            let mut faults = Faults::of([[0, 0, 0, 0, 0, 0, 0, 7]].into(), None);
+            let facts = excerpt_beside(&mut log, (2_000, 9_000), &mut faults);
+            lines(&facts).iter().any(|it| it.kind == KernelLogKind::OwnFault)
+        };
+        assert!(finds(None));
+        assert!(finds(Some(libc::EINTR)), "nothing is missing");
+        assert!(!finds(Some(libc::EPIPE)), "the line may be another report's");
     }
 
     #[test]

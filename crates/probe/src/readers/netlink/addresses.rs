@@ -49,14 +49,19 @@ fn unusable(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Body>> {
     Ok(found.into_iter().map(Body::UnusableAddress).collect())
 }
 
-/// All addresses of a namespace, with the index of the interface.
+/// All addresses of a namespace that the kernel uses, with the index of the interface.
 pub(crate) fn own_addresses(
     socket: &Socket,
     buffer: &mut Vec<u8>,
 ) -> io::Result<Vec<(u32, IpAddr)>> {
     let mut found = Vec::new();
-    dump(socket, RTM_GETADDR, &[0; 8], buffer, |message| found.extend(own_address(message)))?;
+    dump(socket, RTM_GETADDR, &[0; 8], buffer, |message| found.extend(used_address(message)))?;
     Ok(found)
+}
+
+/// The same of one that the kernel answers for: it does so for none that failed or is not yet known to be free.
+fn used_address(message: &[u8]) -> Option<(u32, IpAddr)> {
+    own_address(message).filter(|_| state(message) == Some(State::Used))
 }
 
 /// The interface and the address of a RTM_NEWADDR message behind its netlink header.
@@ -66,22 +71,42 @@ fn own_address(message: &[u8]) -> Option<(u32, IpAddr)> {
     Some((u32_at(message, 4)?, address(own)?))
 }
 
-/// A RTM_NEWADDR message behind its netlink header; none of an address that works. The namespace and the name are the caller's.
-pub(crate) fn address_of(message: &[u8]) -> Option<UnusableAddress> {
+/// Whether the kernel uses an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Used,
+    /// It is still asked whether another one has it.
+    Tentative,
+    /// Another one has it.
+    Failed,
+}
+
+/// Of a RTM_NEWADDR message behind its netlink header.
+fn state(message: &[u8]) -> Option<State> {
     const IFA_FLAGS: u16 = 8;
     const OPTIMISTIC: u32 = 0x04;
     const DADFAILED: u32 = 0x08;
     const TENTATIVE: u32 = 0x40;
-    let prefix = *message.get(1)?;
-    let index = u32_at(message, 4)?;
     let found = attributes(message.get(8..)?);
     let flags = found.get(&IFA_FLAGS).and_then(|flags| u32_at(flags, 0));
     let flags = flags.unwrap_or_else(|| u32::from(message[2]));
-    let duplicate = flags & DADFAILED != 0;
-    if !duplicate && (flags & TENTATIVE == 0 || flags & OPTIMISTIC != 0) {
-        return None;
-    }
-    let (_, address) = own_address(message)?;
+    Some(match flags {
+        _ if flags & DADFAILED != 0 => State::Failed,
+        // An optimistic one is used meanwhile.
+        _ if flags & TENTATIVE != 0 && flags & OPTIMISTIC == 0 => State::Tentative,
+        _ => State::Used,
+    })
+}
+
+/// A RTM_NEWADDR message behind its netlink header; none of an address that works. The namespace and the name are the caller's.
+pub(crate) fn address_of(message: &[u8]) -> Option<UnusableAddress> {
+    let prefix = *message.get(1)?;
+    let duplicate = match state(message)? {
+        State::Used => return None,
+        State::Tentative => false,
+        State::Failed => true,
+    };
+    let (index, address) = own_address(message)?;
     Some(UnusableAddress { netns: 0, interface: String::new(), index, address, prefix, duplicate })
 }
 
@@ -106,5 +131,15 @@ mod tests {
         let found = address_of(&message(0x48)).unwrap();
         assert_eq!((found.index, found.prefix), (3, 64));
         assert_eq!(found.address.to_string(), "fd00::9");
+    }
+
+    #[test]
+    fn an_address_that_the_kernel_does_not_use_is_nobody_s() {
+        let is_used = |flags| used_address(&message(flags)).is_some();
+        assert_eq!(used_address(&message(0x80)), Some((3, "fd00::9".parse().unwrap())));
+        assert!(is_used(0x80 | 0x40 | 0x04), "an optimistic one answers");
+        assert!(!is_used(0x80 | 0x40), "it is not known to be free");
+        assert!(!is_used(0x80 | 0x40 | 0x08) && !is_used(0x08), "another one has it");
+        assert_eq!(used_address(&[0; 3]), None);
     }
 }

@@ -19,13 +19,15 @@ use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::readers::waited::Waited;
 use crate::system::clock::now;
-use crate::system::{Roots, text};
+use crate::system::modules;
 use holdup_reason::facts::{Body, Endpoint, Fact, InetRef, ObjectRef, Translation};
 use netlink_sys::Socket;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+/// What answers; a question to it where it is not there would load it.
+const MODULE: &str = "nf_conntrack_netlink";
 const SUBSYSTEM: u16 = 1 << 8;
 const GET: u16 = SUBSYSTEM | 1;
 const GET_STATS: u16 = SUBSYSTEM | 5;
@@ -56,7 +58,7 @@ impl Reader for Translations {
         let Some(netlink) = look.netlink.as_mut().filter(|_| !wanted.is_empty()) else {
             return Ok(());
         };
-        if !is_there(&look.roots) {
+        if !modules::is_there(&look.roots, MODULE) {
             return Ok(());
         }
         let at_ns = now();
@@ -70,23 +72,6 @@ impl Reader for Translations {
         facts.extend(found.into_iter().map(|it| Fact { at_ns, body: Body::Translation(it) }));
         Ok(())
     }
-}
-
-/// Whether the table can be asked as the kernel is now: a question to a subsystem of nfnetlink that is not there would load its module.
-fn is_there(roots: &Roots) -> bool {
-    const NAME: &str = "nf_conntrack_netlink";
-    let is_loaded = || roots.sys.join("module").join(NAME).exists();
-    // A kernel without modules has all that it has.
-    let is_built_in = || match text::read_text(&roots.proc.join("sys/kernel/osrelease")) {
-        _ if !roots.proc.join("modules").exists() => true,
-        Err(_) => false,
-        Ok(release) => {
-            let folder = roots.resolve("/lib/modules").join(release.trim());
-            let listed = std::fs::read_to_string(folder.join("modules.builtin"));
-            listed.is_ok_and(|all| all.contains(&format!("/{NAME}.ko")))
-        }
-    };
-    is_loaded() || is_built_in()
 }
 
 /// The addresses of an end, as it has them.

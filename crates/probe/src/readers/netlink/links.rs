@@ -86,6 +86,7 @@ pub fn link(message: &[u8]) -> Option<Link> {
     const IFLA_CARRIER: u16 = 33;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
+    const IFLA_BR_VLAN_FILTERING: u16 = 7;
     const IFLA_INFO_SLAVE_KIND: u16 = 4;
     const IFLA_INFO_SLAVE_DATA: u16 = 5;
     const IFF_UP: u32 = 1;
@@ -95,6 +96,8 @@ pub fn link(message: &[u8]) -> Option<Link> {
     let info = found.get(&IFLA_LINKINFO).map(|info| attributes(info)).unwrap_or_default();
     let kind = info.get(&IFLA_INFO_KIND).map(|kind| string(kind)).unwrap_or_default();
     let vxlan = info.get(&IFLA_INFO_DATA).filter(|_| kind == "vxlan").map(|data| vxlan(data));
+    let bridge = info.get(&IFLA_INFO_DATA).filter(|_| kind == "bridge").map(|it| attributes(it));
+    let filtering = bridge.and_then(|it| it.get(&IFLA_BR_VLAN_FILTERING)?.first().copied());
     let is_of_bridge = info.get(&IFLA_INFO_SLAVE_KIND).is_some_and(|it| string(it) == "bridge");
     let port = info.get(&IFLA_INFO_SLAVE_DATA).filter(|_| is_of_bridge).and_then(|it| port(it));
     let stats = found.get(&IFLA_STATS64).copied().unwrap_or_default();
@@ -113,6 +116,7 @@ pub fn link(message: &[u8]) -> Option<Link> {
         master: found.get(&IFLA_MASTER).and_then(|value| u32_at(value, 0)),
         carrier: found.get(&IFLA_CARRIER).and_then(|it| it.first()).map(|it| *it != 0),
         vxlan,
+        vlan_filtering: filtering.map(|it| it != 0),
         mtu: number(IFLA_MTU),
         queue_length: number(IFLA_TXQLEN),
         counters: counters.collect(),

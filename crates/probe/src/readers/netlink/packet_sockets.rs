@@ -2,7 +2,7 @@
 //!
 //! Asked of sock_diag (include/uapi/linux/packet_diag.h), once, as the look ends, and only in namespaces that have such a socket at all: /proc/net/packet
 //! says so for the price of a file. Whose a socket is, its inode among the descriptors says; they are walked only if one was found. Any bytes may come
-//! in; fuzzed. Must not: say that it is too many, or take the rtnl lock. Rejected: IFLA_PROMISCUITY, a number that bridges and macvlans raise as well.
+//! in; fuzzed. Must not: say that it is too many, take the rtnl lock, or have the kernel load a module for the question. Rejected: IFLA_PROMISCUITY, a number that bridges and macvlans raise as well.
 //!
 //! Edit together: reason's facts/net.rs (`PacketSocket`), rules/net/promiscuous.rs.
 
@@ -14,8 +14,8 @@ use crate::readers::look::Look;
 use crate::readers::reader::{Opening, Reader};
 use crate::system::clock::now;
 use crate::system::namespaces::network_namespaces;
-use crate::system::{Roots, text};
-use holdup_reason::facts::{Body, Fact, PacketSocket, ThreadRef};
+use crate::system::{Roots, modules, text};
+use holdup_reason::facts::{Blind, Body, Fact, PacketSocket, ThreadRef};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,6 +25,11 @@ use std::os::unix::ffi::OsStrExt;
 const DESCRIPTORS_MAX: usize = 100_000;
 /// Sockets that are reported.
 const SOCKETS_MAX: usize = 32;
+/// What answers; a question to it where it is not there would load it.
+const MODULE: &str = "af_packet_diag";
+/// What this is about, as a word for what could not be seen of it.
+const WHAT: &str = "packet_sockets";
+const THEREFORE: &str = "who has an interface take every frame is not known";
 
 /// See the head of the file.
 pub(crate) struct PacketSockets;
@@ -41,6 +46,13 @@ impl Reader for PacketSockets {
             return Ok(());
         }
         let at_ns = now();
+        if !modules::is_there(&look.roots, MODULE) {
+            if takes_all(&look.roots) {
+                let blind = modules::not_asked(WHAT, MODULE, THEREFORE);
+                facts.push(Fact { at_ns, body: Body::Blind(blind) });
+            }
+            return Ok(());
+        }
         let found = netlink.ask(move |place, buffer| promiscuous(place, buffer, &wanted));
         let (sockets, others): (Vec<Body>, Vec<Body>) =
             found.into_iter().partition(|body| matches!(body, Body::PacketSocket(_)));
@@ -51,10 +63,12 @@ impl Reader for PacketSockets {
                 by_inode.entry(socket.ino).or_default().push(socket);
             }
         }
-        for socket in with_processes(&look.roots, by_inode) {
+        let (found, unread) = with_processes(&look.roots, by_inode, DESCRIPTORS_MAX);
+        for socket in found {
             look.identities.want(socket.process.pid);
             facts.push(Fact { at_ns, body: Body::PacketSocket(socket) });
         }
+        facts.extend(unread.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
         Ok(())
     }
 }
@@ -68,6 +82,18 @@ fn with_packet_sockets(roots: &Roots) -> BTreeSet<u32> {
     };
     let namespaces = network_namespaces(roots).into_iter();
     namespaces.filter(|(_, pid)| has_one(*pid)).map(|(netns, _)| netns).collect()
+}
+
+/// Whether an interface is seen to take all, of those that no bridge made do so.
+fn takes_all(roots: &Roots) -> bool {
+    let is_one = |device: std::fs::DirEntry| {
+        let flags = text::read_text(&device.path().join("flags")).unwrap_or_default();
+        let flags = flags.trim().strip_prefix("0x").map(|hex| u32::from_str_radix(hex, 16));
+        let takes_all =
+            flags.is_some_and(|it| it.is_ok_and(|it| it & libc::IFF_PROMISC as u32 != 0));
+        takes_all && !device.path().join("brport").exists()
+    };
+    std::fs::read_dir(roots.sys.join("class/net")).is_ok_and(|all| all.flatten().any(is_one))
 }
 
 /// Sockets of a namespace that have interfaces take all.
@@ -87,7 +113,7 @@ fn promiscuous(
         found.extend(memberships(message));
     });
     match asked {
-        // A kernel without packet_diag: nobody is known, and nothing else is missing for it.
+        // A kernel without af_packet_diag: nobody is known, and nothing else is missing for it.
         Err(error) if is_no_answer(&error) => return Ok(Vec::new()),
         asked => asked?,
     };
@@ -125,11 +151,12 @@ pub(crate) fn memberships(message: &[u8]) -> Vec<(u64, u32)> {
     all.chunks_exact(MEMBERSHIP).filter_map(one).collect()
 }
 
-/// Each socket with a process that has it; of several one.
+/// Each socket with a process that has it; of several one. And that there are more descriptors than are looked at, where that is why one has none.
 fn with_processes(
     roots: &Roots,
     mut wanted: BTreeMap<u64, Vec<PacketSocket>>,
-) -> Vec<PacketSocket> {
+    descriptors_max: usize,
+) -> (Vec<PacketSocket>, Option<Blind>) {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     for pid in text::ids(&roots.proc).unwrap_or_default() {
         if wanted.is_empty() {
@@ -138,8 +165,16 @@ fn with_processes(
         let Ok(descriptors) = std::fs::read_dir(roots.process(pid, "fd")) else { continue };
         for descriptor in descriptors.flatten() {
             looked_at += 1;
-            if looked_at > DESCRIPTORS_MAX {
-                return found;
+            if looked_at > descriptors_max {
+                let blind = Blind {
+                    what: WHAT.into(),
+                    why: format!(
+                        "it is none of the {descriptors_max} descriptors that were looked at"
+                    ),
+                    therefore: THEREFORE.into(),
+                    ..Blind::default()
+                };
+                return (found, Some(blind));
             }
             let leads_to = std::fs::read_link(descriptor.path()).unwrap_or_default();
             let Some(ino) = inode_of(leads_to.as_os_str().as_bytes()) else { continue };
@@ -151,7 +186,7 @@ fn with_processes(
             }
         }
     }
-    found
+    (found, None)
 }
 
 /// `socket:[8000]`.
@@ -178,6 +213,28 @@ mod tests {
         assert_eq!(memberships(&message), [(9, 3)], "the other one asked for a group");
         assert_eq!(memberships(&message[..20]), []);
         assert_eq!(memberships(&[]), []);
+    }
+
+    #[test]
+    fn a_capture_that_is_not_among_the_descriptors_is_said_to_be_unknown() {
+        let (socket, _far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        use std::os::fd::AsRawFd;
+        let link = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let link = std::fs::read_link(link).expect("a link");
+        let ino = inode_of(link.as_os_str().as_bytes()).expect("an inode");
+        let seen = |max| {
+            let wanted = BTreeMap::from([(ino, vec![PacketSocket::default()])]);
+            let (found, unread) = with_processes(&Roots::default(), wanted, max);
+            (found.len(), unread.is_some())
+        };
+        assert_eq!(seen(usize::MAX), (1, false));
+        assert_eq!(seen(0), (0, true));
+    }
+
+    #[test]
+    fn the_module_is_the_one_that_the_kernel_loads_for_the_question() {
+        // net/packet/Makefile: af_packet_diag-y += diag.o.
+        assert_eq!(modules::not_asked(WHAT, MODULE, THEREFORE).remedy, "modprobe af_packet_diag");
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(super) fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
                 _ => format!("the lock on {object}{held}"),
             }
         }
+        (EndKind::Remote, _) if end.unasked => format!("what comes over {object}"),
         (EndKind::Remote, Some(who)) => format!("an answer of {object} ({who})"),
         (EndKind::Remote, None) if end.unconnected => format!("what comes to {object}"),
         (EndKind::Remote, None) => format!("an answer of {object}"),

@@ -7,7 +7,7 @@ use super::waits::process_of;
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN, is_asked_by_datagram};
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -125,13 +125,29 @@ impl<'a> Connections<'a> {
 
     /// Where a process takes connections; nothing if it takes none.
     pub(in crate::graph) fn listens_on(&self, pid: u32) -> Option<&'a ObjectRef> {
-        let takes = |object: &&ObjectRef| match object {
+        self.listening(pid).next().map(|end| &end.object)
+    }
+
+    /// All sockets at which a process takes connections.
+    pub(in crate::graph) fn listening(
+        &self,
+        pid: u32,
+    ) -> impl Iterator<Item = &'a Endpoint> + Clone + use<'a, '_> {
+        let takes = |end: &&Endpoint| match &end.object {
             ObjectRef::Inet(socket) => socket.state == TCP_LISTEN,
             ObjectRef::Unix { peer_ino, path, .. } => *peer_ino == 0 && path.is_some(),
             _ => false,
         };
-        let own = self.by_fd.range((pid, 0)..=(pid, u32::MAX));
-        own.map(|(_, end)| &end.object).find(takes)
+        self.by_fd.range((pid, 0)..=(pid, u32::MAX)).map(|(_, end)| *end).filter(takes)
+    }
+
+    /// The other ends of what a process has of connections that came to a unix socket by its path, as inodes.
+    pub(in crate::graph) fn came_by_path(&self, pid: u32) -> impl Iterator<Item = u64> {
+        let own = self.by_fd.range((pid, 0)..=(pid, u32::MAX)).map(|(_, end)| &end.object);
+        own.filter_map(|object| match object {
+            ObjectRef::Unix { peer_ino, path: Some(_), .. } if *peer_ino != 0 => Some(*peer_ino),
+            _ => None,
+        })
     }
 
     /// Processes at the other ends of the unix sockets that a process has connected to somebody's listener.
@@ -288,6 +304,9 @@ impl<'a> Connections<'a> {
     /// Whether a connection was made to a listener here, and this is the listener's end of it.
     pub fn is_accepted(&self, socket: &InetRef) -> bool {
         let socket = self.model.called.connected(socket);
+        if is_asked_by_datagram(socket) {
+            return true;
+        }
         let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
         let listens =
             |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));

@@ -4,16 +4,16 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::cpu_waits::{Bound, bind, by_mask, claims, is_isolated, on_path};
+use super::cpu_waits::{Bound, bind, by_mask, claims, cpusets_of, is_isolated, on_path, usable};
 use super::interrupts;
 use crate::facts::Cgroup;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::membership::is_below;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, ActionKind};
 use crate::rules::engine::Loss;
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
@@ -159,18 +159,27 @@ fn explain(measures: &Measures<'_>, one: &Bound<'_>, sides: &Sides, loss: &Loss<
     }
 }
 
-/// The cpuset that narrows it, if it is one: of several, one above the other, the outermost, above which more is allowed. Of cgroup v2 a
+/// The cpusets that narrow it, if it is those, the nearest first: of several, one above the other, each holds it by itself. Of cgroup v2 a
 /// group below may have no setting of its own.
-fn cpuset<'a>(measures: &'a Measures<'_>, one: &Bound<'_>) -> Option<&'a Cgroup> {
-    let own = measures.model.cgroup_of(&one.process, "cpuset")?;
+fn cpusets<'a>(measures: &'a Measures<'_>, one: &Bound<'_>) -> Vec<&'a Cgroup> {
     let narrows = |group: &&Cgroup| {
-        group.controllers == own.controllers
-            && group.path != "/"
-            && is_below(&own.path, &group.path)
-            && group.cpus_allowed.as_ref() == Some(&one.identity.cpus_allowed)
+        group.path != "/" && group.cpus_allowed.as_ref() == Some(&one.identity.cpus_allowed)
     };
-    let groups = measures.model.containers.cgroups.iter();
-    groups.filter(narrows).min_by_key(|group| group.path.len())
+    cpusets_of(measures, &one.process).into_iter().filter(narrows).collect()
+}
+
+/// The one above which more is allowed.
+fn cpuset<'a>(measures: &'a Measures<'_>, one: &Bound<'_>) -> Option<&'a Cgroup> {
+    cpusets(measures, one).pop()
+}
+
+/// Those that have that setting for certain. Of cgroup v2 what a group may use is read, and not its setting: one below has mostly none, follows the
+/// outermost by itself, and would be pinned for good by what puts it back. Of cgroup v1 each has its own.
+fn written<'s, 'a>(sets: &'s [&'a Cgroup]) -> &'s [&'a Cgroup] {
+    match sets.last() {
+        Some(outermost) if outermost.controllers.is_empty() => &sets[sets.len() - 1..],
+        _ => sets,
+    }
 }
 
 fn set_file(group: &Cgroup) -> String {
@@ -195,26 +204,33 @@ fn who(measures: &Measures<'_>, one: &Bound<'_>) -> Culprit {
 }
 
 fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
-    let all = measures.cpu.busy.keys().copied().filter(|cpu| !is_isolated(measures.model, *cpu));
-    let all = words::cpus(&all.collect::<Vec<_>>());
-    let old = words::cpus(&one.identity.cpus_allowed);
-    match cpuset(measures, one) {
-        Some(group) => {
-            Remedy::to("let the group use the other CPUs too").write(&set_file(group), all, old)
-        }
-        None => Remedy::to("let it use the other CPUs too").set(
-            Action::set(ActionKind::Affinity, &one.process, &all, &old),
-            bind(measures, one, &all),
-            bind(measures, one, &old),
-        ),
+    let old = &one.identity.cpus_allowed;
+    let sets = cpusets(measures, one);
+    let all =
+        usable(measures, &one.process, |group| !sets.iter().any(|set| set.path == group.path));
+    let written = written(&sets).iter().map(|group| group_limits::cpus_key(group, &all, old));
+    let keys: Vec<_> = written.collect();
+    if !keys.is_empty() {
+        return group_limits::write_all("let the group use the other CPUs too".into(), &keys);
     }
+    if all.iter().all(|cpu| old.contains(cpu)) {
+        return Remedy::to(
+            "let it use the other CPUs too, and its cpuset, which does not have them",
+        );
+    }
+    let (all, old) = (words::cpus(&all), words::cpus(old));
+    Remedy::to("let it use the other CPUs too").set(
+        Action::set(ActionKind::Affinity, &one.process, &all, &old),
+        bind(measures, one, &all),
+        bind(measures, one, &old),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
     use crate::answer::report::{Finding, Severity};
-    use crate::facts::{Body, CpuSample, Fact, Host, Target, TargetKind, Thread, ThreadRef};
+    use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
     use crate::rules::scenes::LOOK_NS;
 
@@ -238,6 +254,37 @@ mod tests {
         assert_eq!(found[0].remedy[0].undo, "taskset -a -c -p 1 10");
         assert_eq!(found[0].severity, Severity::Critical);
         assert!((found[0].impact.share - 9.0 / 12.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn cpusets_one_in_the_other_are_widened_where_each_has_a_setting_else_the_outermost_alone() {
+        let way = |controllers: &[&str], sets: [(&str, Vec<u32>); 2]| {
+            let controllers: Vec<String> = controllers.iter().map(|it| (*it).into()).collect();
+            let group = |(path, cpus_allowed): (&str, Vec<u32>)| {
+                let directory = format!("/sys/fs/cgroup{path}");
+                let group = Cgroup { path: path.into(), directory, ..Cgroup::default() };
+                let controllers = controllers.clone();
+                let group = Cgroup { controllers, cpus_allowed: Some(cpus_allowed), ..group };
+                Fact { at_ns: 0, body: Body::Cgroup(group) }
+            };
+            let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
+            let controllers = controllers.clone();
+            let cgroups = vec![Membership { controllers, path: "/a/b".into() }];
+            let known = Thread { thread, cpus_allowed: vec![1], cgroups, ..Thread::default() };
+            let known = Fact { at_ns: 0, body: Body::Thread(known) };
+            let more = [sets.map(group).to_vec(), vec![known]].concat();
+            let way = pinned([0.1, 1.0], 9.0, more).remove(0).remedy.remove(0);
+            (way.command, way.undo)
+        };
+        let write =
+            |cpus: &str, path: &str| format!("echo {cpus} > /sys/fs/cgroup{path}/cpuset.cpus");
+        let both = || [("/a", vec![1]), ("/a/b", vec![1])];
+        let widened = format!("{} && {}", write("0-1", "/a"), write("0-1", "/a/b"));
+        assert_eq!(way(&["cpuset"], both()).0, widened);
+        // What /a/b may use is what it inherits: its own setting is empty, and stays so.
+        assert_eq!(way(&[], both()), (write("0-1", "/a"), write("1", "/a")));
+        let wide = [("/a", vec![0, 1, 2]), ("/a/b", vec![0, 1])];
+        assert_eq!(way(&[], wide).0, "taskset -a -c -p 0-1 10", "it is not the group's");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! Must not: decide who is to blame. A wait for a CPU belongs to the first rule that claims it; of a command it is claimed
 //! as a whole, for its path has one victim.
 
-use crate::facts::{Thread, ThreadRef, ThreadTime};
+use crate::facts::{Cgroup, Thread, ThreadRef, ThreadTime};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::rules::group_limits::above;
 use crate::rules::wording::Evidence;
 use crate::rules::{Claim, Losses, Step};
 use crate::waits::WaitClass;
@@ -70,7 +71,31 @@ pub(super) fn busy_evidence(measures: &Measures<'_>, cpus: &[u32]) -> Evidence {
 
 /// An isolated CPU is idle by intent, and nobody is to be sent there.
 pub(super) fn is_isolated(model: &Model, cpu: u32) -> bool {
-    model.look.host.isolated_cpus.contains(&cpu) || model.look.host.tickless_cpus.contains(&cpu)
+    model.look.host.is_isolated(cpu)
+}
+
+/// The cpusets of a process: that of its group and those above it, the nearest first.
+pub(super) fn cpusets_of<'m>(measures: &Measures<'m>, process: &ThreadRef) -> Vec<&'m Cgroup> {
+    let model = measures.model;
+    let own = model.cgroup_of(process, "cpuset");
+    own.into_iter().flat_map(|own| [own].into_iter().chain(above(model, own))).collect()
+}
+
+/// CPUs that a process could be given: those online that are not isolated, as far as the cpusets of some of its groups let it. What is
+/// asked for beyond them the kernel leaves out without a word.
+pub(super) fn usable(
+    measures: &Measures<'_>,
+    process: &ThreadRef,
+    counts: impl Fn(&Cgroup) -> bool,
+) -> Vec<u32> {
+    let sets = cpusets_of(measures, process).into_iter().filter(|group| counts(group));
+    let sets: Vec<&Vec<u32>> = sets.filter_map(|group| group.cpus_allowed.as_ref()).collect();
+    let online = measures.cpu.busy.keys().copied();
+    let is_usable = |cpu: &u32| {
+        !is_isolated(measures.model, *cpu)
+            && sets.iter().all(|set| set.is_empty() || set.contains(cpu))
+    };
+    online.filter(is_usable).collect()
 }
 
 /// All threads of what is looked at, but the kernel's and holdup's own, by process and CPUs.

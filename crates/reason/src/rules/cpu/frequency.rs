@@ -197,13 +197,15 @@ fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
     };
     // Other CPUs may be set otherwise: those alone are changed that are set so, and all are put back as they were. One action for all of
     // them could not say that.
-    const SAVED: &str = "/run/holdup-cpufreq";
+    // What is there already was kept before an earlier change, and is what is to come back.
+    let saved = format!("/run/holdup-{file}");
     let all = format!("/sys/devices/system/cpu/cpu*/cpufreq/{file}");
     let command = format!(
-        "grep -H . {all} > {SAVED}; for file in {all}; do [ \"$(cat $file)\" = {was} ] && echo {value} > $file; done"
+        "[ -e {saved} ] || grep -H . {all} > {saved}; for file in {all}; do [ \"$(cat $file)\" = {} ] && echo {value} > $file; done",
+        words::shell(&was)
     );
     let undo =
-        format!("while IFS=: read -r file was; do echo $was > $file; done < {SAVED}; rm {SAVED}");
+        format!("while IFS=: read -r file was; do echo $was > $file; done < {saved}; rm {saved}");
     Remedy { text: text.into(), command, undo, ..Remedy::default() }
 }
 

@@ -8,8 +8,9 @@
 //! Must not: claim the work itself, of which this is a part. Rejected: the busiest line of /proc/interrupts (what costs is what
 //! follows the interrupt).
 
-use super::cpu_waits::{Bound, bind, by_mask, claims, gathered, is_isolated, on_path};
+use super::cpu_waits::{Bound, bind, by_mask, claims, gathered, on_path, usable};
 use super::interrupt_rate::{self, PACKETS_MAX, RATE_MIN, WAIT_US};
+use crate::facts::Link;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::interrupts::{self, Interrupts, busiest_receiver};
@@ -18,6 +19,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
+use crate::rules::net::ways_out::sysfs_in;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step};
@@ -269,7 +271,7 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
         ),
         text,
         evidence,
-        remedy: remedies(measures, taken, by.map(|(link, _)| link.name.as_str())),
+        remedy: remedies(measures, taken, by.map(|(link, _)| link)),
     };
     if let Some((link, _)) = by {
         interrupt_rate::add(measures, link, cpu, &mut wording);
@@ -278,12 +280,11 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
 }
 
 /// Away from these CPUs, if there are others with less of it; and spreading the packets.
-fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, interface: Option<&str>) -> Vec<Remedy> {
+fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, by: Option<&Link>) -> Vec<Remedy> {
     let is_free =
         |cpu: &u32| measures.taken.interrupts.get(cpu).is_some_and(|it| it.share < TAKEN_MIN.value);
-    let others = measures.taken.interrupts.keys().copied();
-    let others = others.filter(|cpu| !is_isolated(measures.model, *cpu));
-    let free: Vec<u32> = others.filter(is_free).collect();
+    let others = usable(measures, &taken.of.process, |_| true);
+    let free: Vec<u32> = others.into_iter().filter(is_free).collect();
     let mut remedies = Vec::new();
     let bound = &taken.of.identity.cpus_allowed;
     if !free.is_empty() && !bound.is_empty() && !free.iter().any(|cpu| bound.contains(cpu)) {
@@ -295,12 +296,14 @@ fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, interface: Option<&str>)
             bind(measures, &taken.of, &back),
         ));
     }
-    if let Some(interface) = interface {
-        let queues = words::shell(&format!("/sys/class/net/{interface}/queues"));
+    if let Some(link) = by {
+        let queues = words::shell(&format!("/sys/class/net/{}/queues", link.name));
+        let within =
+            sysfs_in(measures.model, link.netns, &format!("grep . {queues}/rx-*/rps_cpus"));
         remedies.push(Remedy {
             text: "spread the packets over more CPUs: see how many queues there are, and which CPUs they use".into(),
-            command: format!("grep . {queues}/rx-*/rps_cpus"),
-            action: Some(Action::look(Question::State)),
+            command: within.to_string(),
+            action: Some(Action::look(Question::State).through(within.through.as_ref())),
             ..Remedy::default()
         });
     }

@@ -14,6 +14,7 @@ use crate::model::membership;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
+use crate::rules::group_limits::{self, Key};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
@@ -212,40 +213,30 @@ fn value(group: &Cgroup, quota_us: u64, period_us: u64) -> String {
     }
 }
 
-/// A group has no more than those above it: cgroup v1 refuses it more, of v2 it has no use of it. So they are raised with it, the outermost
-/// first.
+/// A group that must stay limited keeps a limit: what its threads ask for, in halves of a CPU, and at least twice what it has.
 fn raise(measures: &Measures<'_>, quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
     const PERIOD_US: u64 = 100_000;
     let (own, old, period) = (quota.group, quota.quota_us, quota.period_us);
-    // A group that must stay limited keeps a limit: what its threads ask for, in halves of a CPU, and at least twice
-    // what it has.
     let wanted_us = (wanted_cpus * 2.0).ceil() / 2.0 * period as f64;
     let raised = old.saturating_mul(2).max(period).max(wanted_us as u64);
     let asked_cpus = raised as f64 / period.max(1) as f64;
+    let key = |group: &Cgroup, raised: u64, old: u64, period: u64| {
+        let [new, old] = [raised, old].map(|quota_us| value(group, quota_us, period));
+        Key { path: setting(group), new, old, is_stubborn: false }
+    };
     let has_less = |group: &&Cgroup| {
         let period_us = group.cpu_period_us.unwrap_or(PERIOD_US).max(1);
-        let cpus = group.cpu_quota_us.map(|quota_us| quota_us as f64 / period_us as f64);
-        group.controllers == own.controllers
-            && group.path != own.path
-            && membership::is_below(&own.path, &group.path)
-            && cpus.is_some_and(|cpus| cpus < asked_cpus)
+        group.cpu_quota_us.is_some_and(|quota_us| (quota_us as f64 / period_us as f64) < asked_cpus)
     };
-    let mut above: Vec<&Cgroup> =
-        measures.model.containers.cgroups.iter().filter(has_less).collect();
-    above.sort_by_key(|group| std::cmp::Reverse(group.path.len()));
-    let text = match above.is_empty() {
-        true => "raise the quota",
-        false => "raise the quota, and that of the groups above it, which have less",
-    };
-    let [new, back] = [raised, old].map(|quota_us| value(own, quota_us, period));
-    let way = Remedy::to(text).write(&setting(own), new, back);
-    above.into_iter().fold(way, |way, group| {
+    let above: Vec<&Cgroup> =
+        group_limits::above(measures.model, own).into_iter().filter(has_less).collect();
+    let mut keys = vec![key(own, raised, old, period)];
+    keys.extend(above.iter().map(|group| {
         let period = group.cpu_period_us.unwrap_or(PERIOD_US);
         let raised = (asked_cpus * period as f64).ceil() as u64;
-        let [new, back] = [raised, group.cpu_quota_us.unwrap_or(0)]
-            .map(|quota_us| value(group, quota_us, period));
-        way.after_write(&setting(group), new, back)
-    })
+        key(group, raised, group.cpu_quota_us.unwrap_or(0), period)
+    }));
+    group_limits::write_all(group_limits::with_above("raise the quota", &above), &keys)
 }
 
 #[cfg(test)]

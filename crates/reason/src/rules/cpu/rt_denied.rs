@@ -12,6 +12,7 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Claim, Finds, Match, Refutation, Rule, culprit};
@@ -174,9 +175,12 @@ fn without_budget(measures: &Measures<'_>, denied: &Denied, group: &Cgroup) -> W
             call(denied),
             Evidence::new("real-time budget of the group", 0.0, "us", file.clone()),
         ],
-        remedy: vec![
-            Remedy::to("give the group a budget: 100 ms of each second").write(&file, 100_000, 0),
-        ],
+        remedy: vec![group_limits::raise_budget(
+            measures.model,
+            group,
+            "give the group a budget: 100 ms of each second",
+            100_000,
+        )],
     }
 }
 

@@ -12,8 +12,9 @@ use crate::measure::Measures;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -231,10 +232,11 @@ fn explain(
             Evidence::new("they were ready and did not run", used.ready, "s", "sched_switch"),
             Evidence::new("other real-time threads ran", used.other, "s", "sched_switch"),
         ],
-        remedy: vec![Remedy::to("raise the budget (groups above it need at least as much)").write(
-            file,
-            (runtime * 2.0).min(OF_PERIOD_MAX * period),
-            runtime,
+        remedy: vec![group_limits::raise_budget(
+            measures.model,
+            group,
+            "raise the budget",
+            (runtime * 2.0).min(OF_PERIOD_MAX * period) as u64,
         )],
     }
 }

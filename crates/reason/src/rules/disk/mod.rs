@@ -14,6 +14,7 @@ pub(crate) mod journal;
 mod neighbour;
 pub(crate) mod own_throttle;
 pub(crate) mod raid_imbalance;
+mod raised_limit;
 pub(crate) mod saturated;
 #[cfg(test)]
 mod scenes;

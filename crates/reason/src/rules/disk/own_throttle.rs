@@ -15,9 +15,9 @@
 //! second, so a group that may write 5 to 12 times a second beside a journal reaches 57 % to 170 %, and waits for nothing
 //! else. Rejected: measuring the gap between bio and request (it shows microseconds).
 
+use super::raised_limit::{GROWTH_MAX, raise};
 use super::waited::{self, SLOW};
 use super::wording;
-use crate::facts::IoLimit;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -27,7 +27,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -322,8 +322,8 @@ fn explain(
             words::seconds(view.inside_seconds()),
             words::percent(view.queue.busy),
         ),
-        evidence: evidence(view, held, file.clone()),
-        remedy: vec![raise(limit, &file, growth(view, waiting))],
+        evidence: evidence(view, held, file),
+        remedy: vec![raise(measures.model, (group, limit), growth(view, waiting))],
     }
 }
 
@@ -345,9 +345,6 @@ fn evidence(view: &DiskView<'_>, held: &Held<'_>, file: String) -> Vec<Evidence>
 const OF_THE_DISK: f64 = 0.8;
 /// Less of a raise is not worth a command.
 const GROWTH_MIN: f64 = 2.0;
-/// More at once is no limit any more: a step that somebody sets, looks at, and takes again.
-/// WORDING: it chooses the value and the words of the way out.
-const GROWTH_MAX: f64 = 10.0;
 /// A disk is never less at work than this: what a raise divides by.
 const INSIDE_MIN: f64 = 1e-4;
 
@@ -361,29 +358,11 @@ fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).clamp(GROWTH_MIN, GROWTH_MAX)
 }
 
-/// To what would be asked for without a limit.
-fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
-    let (dev, old) = (limit.dev, limit.per_second);
-    let new = words::rounded_up(old as f64 * times, limit.kind.ends_with("bps"));
-    let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
-        ("io.max", "read_iops") => format!("{dev} riops={rate}"),
-        ("io.max", "write_iops") => format!("{dev} wiops={rate}"),
-        ("io.max", "read_bps") => format!("{dev} rbps={rate}"),
-        ("io.max", _) => format!("{dev} wbps={rate}"),
-        _ => format!("{dev} {rate}"),
-    };
-    let what = match times < GROWTH_MAX {
-        true => "raise the limit to about what the waiters would ask for, and the disk has to give",
-        false => "raise the limit tenfold, and look again: the disk has more to give",
-    };
-    Remedy::to(what).write(file, words(new), words(old))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::explain as answer;
-    use crate::facts::{Body, DeviceNumber, Disk, DiskSample, Fact, Ns};
+    use crate::facts::{Body, DeviceNumber, Disk, DiskSample, Fact, IoLimit, Ns};
     use crate::measure::disk_limits::Limited;
     use crate::measure::disk_queue::{DiskQueue, Service};
     use crate::rules::disk::scenes::*;
@@ -568,18 +547,5 @@ mod tests {
             "{}",
             report.findings[0].text
         );
-    }
-
-    #[test]
-    fn the_command_and_its_undo_name_the_device_and_the_kind() {
-        let limit = IoLimit {
-            kind: "write_iops".into(),
-            per_second: 40,
-            file: "io.max".into(),
-            dev: DeviceNumber::default(),
-        };
-        let way = raise(&limit, "/g/io.max", 200.0);
-        assert_eq!(way.command, "echo \"0:0 wiops=8000\" > /g/io.max");
-        assert_eq!(way.undo, "echo \"0:0 wiops=40\" > /g/io.max");
     }
 }

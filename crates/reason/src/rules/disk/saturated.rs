@@ -108,6 +108,7 @@ fn explain(
         ),
         evidence,
         remedy: vec![wording::come_last(
+            measures.model,
             view.disk,
             who,
             "let it use the disk only when nobody else does",
@@ -120,6 +121,7 @@ mod tests {
     use crate::answer::explain;
     use crate::facts::*;
     use crate::rules::disk::scenes::*;
+    use crate::rules::remedy::Remedy;
     use crate::rules::scenes::*;
 
     const FULL: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
@@ -148,6 +150,60 @@ mod tests {
         assert_eq!(finding.chain[0].who.pid, Some(10));
         assert!((finding.impact.wait_seconds_per_second - 0.98).abs() < 0.01);
         assert_eq!(report.findings.len(), 1);
+    }
+
+    /// How the neighbour comes last on a disk with this scheduler, who has this class; and back.
+    fn way(
+        scheduler: &str,
+        has_deadline_priorities: Option<bool>,
+        class: Option<u32>,
+    ) -> [String; 2] {
+        let way = remedy(scheduler, has_deadline_priorities, class);
+        [way.command, way.undo]
+    }
+
+    fn remedy(
+        scheduler: &str,
+        has_deadline_priorities: Option<bool>,
+        class: Option<u32>,
+    ) -> Remedy {
+        let mut facts = beside(FULL);
+        let thread = thread(20, "copy");
+        facts.push(identity(Thread { thread, io_priority: class, ..Thread::default() }));
+        for fact in &mut facts {
+            if let Body::Disk(disk) = &mut fact.body {
+                disk.scheduler = scheduler.into();
+                disk.has_deadline_priorities = has_deadline_priorities;
+            }
+        }
+        explain(facts).findings.remove(0).remedy.remove(0)
+    }
+
+    #[test]
+    fn a_class_is_given_where_it_counts_and_the_one_that_was_read_comes_back() {
+        let by = |class: &str| format!("ionice -c {class} -p $(ls /proc/20/task)");
+        assert_eq!(way("bfq", None, Some(4)), [by("3"), by("0")], "none, as the kernel says it");
+        assert_eq!(way("mq-deadline", Some(true), Some(2 << 13 | 7)), [by("3"), by("2 -n 7")]);
+        assert_eq!(way("bfq", None, None), [by("3"), String::new()], "it was not read");
+    }
+
+    #[test]
+    fn where_a_class_counts_for_nothing_the_neighbour_is_paused() {
+        let pause = ["kill -STOP 20".to_string(), "kill -CONT 20".to_string()];
+        assert_eq!(way("mq-deadline", Some(false), Some(0)), pause, "before 5.14");
+        assert_eq!(way("mq-deadline", None, Some(0)), pause, "an older recording");
+        assert_eq!(way("kyber", None, Some(0)), pause);
+        assert_eq!(way("none", None, Some(0)), pause);
+        assert_eq!(way("bfq", None, Some(3 << 13)), pause, "it has it already");
+    }
+
+    #[test]
+    fn that_a_scheduler_has_no_priorities_is_said_only_where_it_is_known() {
+        let says = |known| remedy("mq-deadline", known, Some(0)).text;
+        let why = "(it is not known whether the scheduler of sda, mq-deadline, has priorities)";
+        assert!(says(None).ends_with(why), "{}", says(None));
+        let why = "(the scheduler of sda, mq-deadline, has no priorities)";
+        assert!(says(Some(false)).ends_with(why), "{}", says(Some(false)));
     }
 
     #[test]

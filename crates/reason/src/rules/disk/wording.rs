@@ -4,7 +4,7 @@
 
 use crate::facts::{Disk, ThreadRef};
 use crate::measure::disk_view::DiskView;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
 use crate::rules::wording::{Evidence, Remedy};
 
@@ -66,17 +66,42 @@ pub(super) fn inside(view: &DiskView<'_>) -> Evidence {
 }
 
 /// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler has no
-/// priorities.
-pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
-    let has_priorities = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
-    if !has_priorities {
-        let text = format!(
-            "pause it until the others are done (the scheduler of {}, {}, has no priorities)",
-            disk.name, disk.scheduler
-        );
-        return Remedy::to(text).pause(who);
+/// priorities or is not known to have any, or it has that class already. What is undone is the class that was read.
+pub(super) fn come_last(model: &Model, disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
+    const CLASS_SHIFT: u32 = 13;
+    const IDLE: u32 = 3;
+    let has_priorities = match disk.scheduler.as_str() {
+        "bfq" => Some(true),
+        "mq-deadline" => disk.has_deadline_priorities,
+        _ => Some(false),
+    };
+    let was = model.threads.by_id.get(&who.pid).and_then(|known| known.io_priority);
+    let is_idle = was.is_some_and(|was| was >> CLASS_SHIFT == IDLE);
+    if has_priorities != Some(true) || is_idle {
+        let (name, scheduler) = (&disk.name, disk.scheduler.as_str());
+        let why = match scheduler {
+            _ if is_idle => "its I/O class is idle already".to_string(),
+            "" => format!("{name} has no scheduler, and so no priorities"),
+            // An older recording does not say it, nor does a kernel that shows nothing of it.
+            _ if has_priorities.is_none() => {
+                format!(
+                    "it is not known whether the scheduler of {name}, {scheduler}, has priorities"
+                )
+            }
+            _ => format!("the scheduler of {name}, {scheduler}, has no priorities"),
+        };
+        return Remedy::to(format!("pause it until the others are done ({why})")).pause(who);
     }
     let threads = format!("$(ls /proc/{}/task)", who.pid);
-    let by = |class: u32| format!("ionice -c {class} -p {threads}");
-    Remedy::to(text).set(Action::set(ActionKind::IoClass, who, "idle", "none"), by(3), by(0))
+    let by = |class: &str| format!("ionice -c {class} -p {threads}");
+    let back = was.map(|was| match (was >> CLASS_SHIFT, was & ((1 << CLASS_SHIFT) - 1)) {
+        (0, _) => ("none".to_string(), by("0")),
+        (class, level) => {
+            let name = if class == 1 { "realtime" } else { "best-effort" };
+            (format!("{name} {level}"), by(&format!("{class} -n {}", level & 7)))
+        }
+    });
+    let mut action = Action::set(ActionKind::IoClass, who, "idle", "");
+    action.undo = back.as_ref().map(|(class, _)| class.clone());
+    Remedy::to(text).set(action, by("3"), back.map_or_else(String::new, |(_, back)| back))
 }

@@ -12,7 +12,6 @@ use crate::model::words;
 use crate::programs::lock_kind::LockKind;
 use crate::programs::{self, ReplicaSetting};
 use crate::rules::action::Question;
-use crate::rules::ask;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
@@ -106,19 +105,18 @@ fn explain(
     let sender = setting.map_or_else(String::new, |it| sender(measures, end, it));
     let count = end.count as usize;
     let doors = doors::of(measures.model, who.pid);
-    let there = |command: String| ask::where_it_is(measures.model, who.pid, command);
     let remedy = setting.map_or_else(Vec::new, |it| {
         let ask = Remedy::to("ask the server which replicas it has, and which count").ask(
             Question::Program,
             who,
-            there((it.question)(&doors)),
+            (it.question)(&doors),
         );
         let off = Remedy {
-            undo: (it.on)(&doors, value).map(there).unwrap_or_default(),
+            undo: (it.on)(&doors),
             ..Remedy::to(
                 "connect the replica again; or have commits wait for nobody until it is back, with what is committed on this host alone",
             )
-            .command(there((it.off)(&doors)))
+            .command((it.off)(&doors))
         };
         vec![ask, off]
     });
@@ -174,7 +172,8 @@ mod tests {
         assert!(found[0].text.contains("synchronous_standby_names = 's'1'"), "{}", found[0].text);
         let way = &found[0].remedy[1];
         assert!(way.command.contains("set synchronous_standby_names = "), "{}", way.command);
-        assert!(way.undo.contains(r"s'\'''\''1"), "a quote in SQL is doubled: {}", way.undo);
+        assert!(way.command.contains("alter system reset %I"), "{}", way.command);
+        assert!(way.undo.contains(r#"-c "$(cat /run/holdup-standbys-"#), "{}", way.undo);
         assert_eq!(found[0].culprit.pid, None);
     }
 

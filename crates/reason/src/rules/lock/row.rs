@@ -133,9 +133,7 @@ fn named_by_table(measures: &Measures<'_>, end: &End) -> Option<usize> {
 fn ask_for_prepared(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
     let (server, model) = (&end.links[end.named].who, measures.model);
     let prepared = programs::of(program).and_then(|it| it.prepared);
-    let question = prepared.map(|prepared| {
-        ask::where_it_is(model, server.pid, prepared(&doors::of(model, server.pid)))
-    });
+    let question = prepared.map(|prepared| prepared(&doors::of(model, server.pid)));
     let text = format!(
         "ask {program} which transactions are prepared; then commit or roll back by its name the one that holds it"
     );

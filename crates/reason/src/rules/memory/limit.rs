@@ -6,7 +6,7 @@
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
 use super::{fillers, kill_words, streams};
-use crate::facts::{Cgroup, TargetKind};
+use crate::facts::{Cgroup, TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
@@ -14,10 +14,12 @@ use crate::measure::memory_limits::Limited;
 use crate::measure::memory_losses::{self, Spent};
 use crate::measure::memory_members::is_member;
 use crate::measure::oom_kills::Killed;
+use crate::model::Model;
+use crate::model::membership::is_below;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
-use crate::rules::action::Action;
 use crate::rules::engine::Loss;
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
@@ -63,6 +65,7 @@ pub(crate) static RULE: Rule = Rule {
         &LOST_PER_SECOND_MIN,
         &LOST_PART_MIN,
         &PLENTY_MIN,
+        &WORTH_RAISING,
     ],
     finds: Finds::Look(find),
 };
@@ -90,6 +93,13 @@ static PLENTY_MIN: Threshold = Threshold::new(
     "1",
     "a host with so many times the limit to spare can give four times as much, else twice",
     "chosen: the group then still takes no more than half of what is left",
+);
+
+static WORTH_RAISING: Threshold = Threshold::new(
+    1.1,
+    "1",
+    "times the limit that half of what the host has left comes to, at least, for a higher limit to be a way out",
+    "chosen: with less the group meets it again at once, and the host has nothing for the others",
 );
 
 /// Whether a group reads back what it has just dropped, beyond what a stream of one member has others read again: it would
@@ -162,6 +172,23 @@ impl<'m> Paid<'m> {
             losses.entry(kill.victim.pid).or_insert_with(|| (kill.victim.clone(), 0.0));
         }
         losses
+    }
+
+    /// The groups at their limit that whoever was killed is in, or else whoever loses most: another one's limit (a sidecar that page cache fills)
+    /// holds nobody who is spoken of.
+    fn above_victims(&self, measures: &Measures<'m>) -> Vec<Limited<'m>> {
+        let killed = self.killed.iter().filter(|_| self.any_killed).map(|kill| &kill.victim);
+        let mut victims: Vec<&ThreadRef> = killed.collect();
+        if victims.is_empty() {
+            let lost = |loss: &&memory_losses::Loss| loss.seconds(self.reads_back);
+            let most = self.spent.values().max_by(|a, b| lost(a).total_cmp(&lost(b)));
+            victims.extend(most.map(|loss| &loss.process));
+        }
+        let holds = |it: &&Limited<'m>| {
+            let mut all = victims.iter();
+            all.any(|who| is_member(measures.model, &measures.ancestry, who, it.group))
+        };
+        measures.memory.limited.iter().filter(holds).cloned().collect()
     }
 }
 
@@ -244,7 +271,12 @@ fn explain(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> Wording
         title: title(measures, paid, loss),
         text: text(measures, paid, loss),
         evidence: evidence(paid),
-        remedy: vec![raise(paid.one, paid.spare_bytes, killed_bytes)],
+        remedy: vec![raise(
+            measures.model,
+            (paid.one, &paid.above_victims(measures)),
+            paid.spare_bytes,
+            killed_bytes,
+        )],
     }
 }
 
@@ -363,13 +395,25 @@ const MORE_OF_PLENTY: u64 = 4;
 
 /// How much the group wants cannot be seen while it is held below it: twice as much, or four times where the host
 /// has plenty. Who was killed tells more: what it had mapped to write to is the most that it would have used, beside
-/// what the group may have now; that is given as long as the host keeps half of what it has left.
-pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> Remedy {
-    let file = words::shell(&one.setting());
+/// what the group may have now; that is given as long as the host keeps half of what it has left. Where it would not keep that, it gets half of what
+/// is left, and where that is next to nothing no limit is the cure.
+pub(super) fn raise(
+    model: &Model,
+    (one, limited): (&Limited<'_>, &[Limited<'_>]),
+    available_bytes: Option<u64>,
+    killed_bytes: u64,
+) -> Remedy {
     let spare = available_bytes.unwrap_or(0);
     let has_plenty = spare as f64 > PLENTY_MIN.value * one.limit_bytes as f64;
     let times = if has_plenty { MORE_OF_PLENTY } else { MORE };
-    let usual = one.limit_bytes.saturating_mul(times);
+    let most = available_bytes.map(|spare| one.limit_bytes.saturating_add(spare / 2) / MIB * MIB);
+    let usual = one.limit_bytes.saturating_mul(times).min(most.unwrap_or(u64::MAX));
+    if (usual as f64) < one.limit_bytes as f64 * WORTH_RAISING.value {
+        return Remedy::to(format!(
+            "make it need less, or move it to a host with more memory: this one has {} left for all",
+            words::bytes(spare as f64)
+        ));
+    }
     let wanted = one.limit_bytes.saturating_add(killed_bytes).min(spare / 2);
     let rounded = wanted.next_multiple_of(MIB);
     let text = if rounded > usual {
@@ -380,32 +424,18 @@ pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_byte
     } else {
         "raise the limit".into()
     };
-    let back = format!("echo {} > {file}", one.limit_bytes);
-    let new = rounded.max(usual);
-    let way = Remedy {
-        text,
-        command: format!("echo {new} > {file}"),
-        // cgroup v1 refuses a limit below what is used just then and cannot be freed; whoever really has come to need
-        // more than that would be tried for ever.
-        undo: match one.file {
-            "memory.limit_in_bytes" => {
-                format!("for try in $(seq 100); do {back} && break; sleep 0.1; done")
-            }
-            _ => back,
-        },
-        action: Some(Action::write(&one.setting(), new, one.limit_bytes)),
-    };
-    with_swap(way, one.group, new)
+    let (group, file) = innermost(one, limited);
+    group_limits::raise_memory(model, group, file, (&text, rounded.max(usual)))
 }
 
-/// cgroup v1 refuses a limit of memory above that of memory and swap together, which goes up before it then.
-pub(super) fn with_swap(way: Remedy, group: &Cgroup, new_bytes: u64) -> Remedy {
-    match group.memory_and_swap_limit_bytes {
-        Some(both) if both < new_bytes => {
-            let folder = group.directory.trim_end_matches('/');
-            let file = format!("{folder}/memory.memsw.limit_in_bytes");
-            way.after_write(&file, new_bytes, both)
-        }
-        _ => way,
-    }
+/// The group from which on upwards limits have to be raised: of those that hold the victims, one below that met a limit which is no greater would
+/// go on holding them.
+fn innermost<'m>(one: &Limited<'m>, limited: &[Limited<'m>]) -> (&'m Cgroup, &'static str) {
+    let holds = |other: &&Limited<'_>| {
+        other.group.controllers == one.group.controllers
+            && is_below(&other.group.path, &one.group.path)
+            && other.limit_bytes <= one.limit_bytes
+    };
+    let found = limited.iter().filter(holds).max_by_key(|it| it.group.path.len());
+    found.map_or((one.group, one.file), |it| (it.group, it.file))
 }

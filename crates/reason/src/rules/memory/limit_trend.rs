@@ -3,12 +3,12 @@
 //! Page cache is no part of it: a group that reads fills its limit with it and is well. Must not: count what may be swapped as lost before
 //! swap is.
 
-use super::limit::with_swap;
 use crate::facts::{Cgroup, Resource};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::{CgroupKey, Object};
 use crate::rules::action::{Action, Question};
+use crate::rules::group_limits;
 use crate::rules::trend::{
     LEFT_MAX, PRESSING, SEEN_LONG_MIN, SEEN_SHARE, STEADY_MIN, Trend, Words, trends,
 };
@@ -71,14 +71,11 @@ fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>
             action: Some(Action::look(Question::State)),
             ..Remedy::default()
         },
-        with_swap(
-            Remedy::to("give it more time by a higher limit").write(
-                &format!("{folder}/{file}"),
-                limit.saturating_mul(2),
-                limit,
-            ),
+        group_limits::raise_memory(
+            model,
             group,
-            limit.saturating_mul(2),
+            file,
+            ("give it more time by a higher limit", limit.saturating_mul(2)),
         ),
     ];
     let culprit = Culprit {

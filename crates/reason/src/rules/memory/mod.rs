@@ -11,6 +11,7 @@ mod fillers;
 mod kill_words;
 pub(crate) mod limit;
 pub(crate) mod limit_trend;
+mod neighbour_limit;
 pub(crate) mod oom_kill;
 pub(crate) mod reclaim;
 pub(crate) mod remote_node;

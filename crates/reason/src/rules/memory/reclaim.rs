@@ -7,12 +7,12 @@
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
 use super::fillers::{self, ALONE_MIN, BROUGHT_MIN, FILLS_MIN, Filler, SMALL_MAX};
+use super::neighbour_limit;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::memory_losses::Spent;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
-use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -177,7 +177,7 @@ fn evidence(filler: &Filler<'_>, spent: &Spent) -> Vec<Evidence> {
     all
 }
 
-/// A limit for the neighbour's group, if no victim is in it too: half of what both have.
+/// A limit for the neighbour's group, if no victim is in it too: half of what both have, or what it needs if that is more.
 fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
     let model = measures.model;
     let is_in = |pid: &u32, group| {
@@ -185,35 +185,19 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
         crate::measure::memory_members::is_member(model, &measures.ancestry, &who, group)
     };
     let own = model.cgroup_of(&filler.by, "memory").filter(|group| group.path != "/");
-    let own = own.filter(|group| !filler.victims.iter().any(|pid| is_in(pid, *group)));
-    let Some(group) = own else {
-        return Remedy {
-            text:
-                "run it in a group of its own with a memory limit, or have it write less at a time"
-                    .into(),
-            ..Remedy::default()
-        };
-    };
-    let (name, before, none) = match group.controllers.is_empty() {
-        // Beyond memory.high it is held back and not killed.
-        true => ("memory.high", group.memory_high_bytes, "max"),
-        false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
-    };
-    let path = format!("{}/{name}", group.directory.trim_end_matches('/'));
-    let before = before.map_or(none.into(), |bytes| bytes.to_string());
-    let action = Action::write(&path, filler.room_bytes / 2, &before);
-    let file = words::shell(&path);
-    let set = format!("echo {} > {file}", filler.room_bytes / 2);
-    Remedy {
-        text: "give the neighbour a memory limit of its own".into(),
-        // cgroup v1 refuses it as long as more is used that cannot be freed yet.
-        command: match group.controllers.is_empty() {
-            true => set,
-            false => format!("for try in $(seq 100); do {set} && break; sleep 0.1; done"),
-        },
-        undo: format!("echo {before} > {file}"),
-        action: Some(action),
+    if own.is_none_or(|group| filler.victims.iter().any(|pid| is_in(pid, group))) {
+        return Remedy::to(
+            "run it in a group of its own with a memory limit, or have it write less at a time",
+        );
     }
+    let text = "give the neighbour a memory limit of its own";
+    let half = filler.room_bytes / 2;
+    let most = neighbour_limit::most_of(filler.room_bytes);
+    neighbour_limit::of(measures, &filler.by, (half, most), text).unwrap_or_else(|| {
+        Remedy::to(
+            "give both more room, or run the neighbour elsewhere: what it has cannot be dropped, and a limit below that would have it killed",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -234,6 +218,8 @@ pub(crate) mod tests {
         of_group: bool,
         /// What the group of the one who writes has at the end.
         group_mib: u64,
+        /// Of it, what cannot be dropped; none if it was not read.
+        kept_mib: Option<u64>,
     }
 
     pub(crate) fn filled() -> Look {
@@ -243,6 +229,7 @@ pub(crate) mod tests {
             written_mib: [100, 0],
             of_group: true,
             group_mib: 101,
+            kept_mib: None,
         }
     }
 
@@ -261,6 +248,7 @@ pub(crate) mod tests {
                     path: path.into(),
                     memory_limit_hits: (at == 0).then_some(hits),
                     memory_bytes: (at == 2).then_some(look.group_mib * MIB),
+                    memory_anon_bytes: look.kept_mib.map(|mib| mib * MIB),
                     ..CgroupSample::default()
                 };
                 facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });
@@ -323,6 +311,18 @@ pub(crate) mod tests {
         let file = "/sys/fs/cgroup/both/copy/memory.high";
         assert_eq!(finding.remedy[0].command, format!("echo {} > {file}", LIMIT / 2));
         assert_eq!(finding.remedy[0].undo, format!("echo max > {file}"));
+    }
+
+    #[test]
+    fn the_neighbour_is_left_what_it_cannot_drop() {
+        let command = |kept_mib| {
+            let look = Look { kept_mib: Some(kept_mib), ..filled() };
+            found(&look, "memory.reclaim").expect("found").remedy[0].command.clone()
+        };
+        let file = "/sys/fs/cgroup/both/copy/memory.high";
+        assert_eq!(command(50), format!("echo {} > {file}", 82 * MIB));
+        assert_eq!(command(90), "", "no limit below what it has leaves it that");
+        assert_eq!(command(66), "", "the others would have no more than now");
     }
 
     #[test]

@@ -265,13 +265,65 @@ fn the_limit_of_memory_and_swap_goes_up_before_that_of_memory() {
     }
     let observed = Observed::new(facts);
     let limited = Measures::of_observed(&observed).memory.limited;
-    let way = |spare: u64| raise(&limited[0], Some(spare * MIB), 0);
+    let way = |spare: u64| raise(&observed.model, (&limited[0], &limited), Some(spare * MIB), 0);
     let both = "/sys/fs/cgroup/memory/pods/db/memory.memsw.limit_in_bytes";
     let plenty = way(8192);
     assert!(plenty.command.starts_with(&format!("echo {} > {both} && ", 1024 * MIB)));
-    assert!(plenty.undo.ends_with(&format!("done && echo {} > {both}", 512 * MIB)));
+    let back = format!("echo {} > {both} && break; sleep 0.1; done", 512 * MIB);
+    assert!(plenty.undo.ends_with(&back), "{}", plenty.undo);
     assert!(plenty.action.is_none(), "it says one write alone");
     assert!(!way(600).command.contains("memsw"), "it has room for twice as much");
+}
+
+#[test]
+fn a_group_below_that_met_no_greater_a_limit_is_raised_with_it() {
+    let mut facts =
+        model(Made { hits: 30, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 9_000 });
+    let below: Vec<Fact> = facts.iter().filter_map(below).collect();
+    facts.extend(below);
+    let observed = Observed::new(facts);
+    let limited = Measures::of_observed(&observed).memory.limited;
+    let outer = limited.iter().find(|one| one.group.path == "/pods/db").expect("met");
+    let way = raise(&observed.model, (outer, &limited), None, 0).command;
+    let file = |group: &str| format!("/sys/fs/cgroup/memory/pods/db{group}/memory.limit_in_bytes");
+    let write = |group: &str| format!("echo {} > {}", 512 * MIB, file(group));
+    assert_eq!(way, format!("{} && {}", write(""), write("/job")));
+}
+
+/// The same of a group below.
+fn below(fact: &Fact) -> Option<Fact> {
+    let mut fact = fact.clone();
+    match &mut fact.body {
+        Body::Cgroup(group) => {
+            group.path.push_str("/job");
+            group.directory.push_str("/job");
+        }
+        Body::CgroupSample(sample) => sample.path.push_str("/job"),
+        _ => return None,
+    }
+    Some(fact)
+}
+
+#[test]
+fn a_group_below_in_which_nobody_waits_is_not_raised() {
+    let way = |is_in: bool| {
+        let mut facts =
+            model(Made { hits: 30, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 9_000 });
+        let below: Vec<Fact> = facts.iter().filter_map(below).collect();
+        facts.extend(below);
+        for fact in &mut facts {
+            if let Body::Thread(db) = &mut fact.body
+                && is_in
+            {
+                db.cgroups[0].path.push_str("/job");
+            }
+        }
+        let found = of_limit(facts);
+        let outer = found.iter().find(|it| it.culprit.name == "/pods/db");
+        outer.expect("it holds").remedy[0].command.clone()
+    };
+    assert!(!way(false).contains("/job/"), "{}", way(false));
+    assert!(way(true).contains("/job/"), "{}", way(true));
 }
 
 #[test]
@@ -280,10 +332,12 @@ fn the_limit_is_raised_by_what_the_killed_had_mapped() {
         model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
     let observed = Observed::new(model);
     let limited = Measures::of_observed(&observed).memory.limited;
-    let to = |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
+    let to = |spare: u64, killed: u64| {
+        raise(&observed.model, (&limited[0], &limited), Some(spare * MIB), killed * MIB).command
+    };
     let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
     assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));
-    let undo = raise(&limited[0], None, 0).undo;
+    let undo = raise(&observed.model, (&limited[0], &limited), None, 0).undo;
     let back = format!("echo {} > {file}", 256 * MIB);
     assert_eq!(undo, format!("for try in $(seq 100); do {back} && break; sleep 0.1; done"));
     // Small: as without it. Unknown too.
@@ -292,6 +346,9 @@ fn the_limit_is_raised_by_what_the_killed_had_mapped() {
     // More than the host can miss.
     assert_eq!(to(8192, 99_999), format!("echo {} > {file}", 4096 * MIB));
     assert_eq!(to(600, 99_999), format!("echo {} > {file}", 2 * 256 * MIB));
+    // Half of what is left, and none of next to nothing.
+    assert_eq!(to(200, 0), format!("echo {} > {file}", (256 + 100) * MIB));
+    assert_eq!(to(20, 0), "");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! (they say who reads again, and not who had it dropped).
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
+use super::neighbour_limit;
 use super::streams::{
     self, AGAIN_PART_MIN, BY_ONE_MIN, COUNTED_MIN, SEEN_BYTES_MIN, SEEN_PART_MIN, Stream,
 };
@@ -19,7 +20,6 @@ use crate::measure::memory_losses::Spent;
 use crate::measure::memory_members::is_member;
 use crate::model::object::{FileKey, Object};
 use crate::model::words;
-use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -238,44 +238,22 @@ fn evidence(thrash: &Thrash<'_>) -> Vec<Evidence> {
     all
 }
 
-/// What a stream needs beside its own memory: some blocks on their way, and what is read ahead.
-const STREAM_BYTES: u64 = 32 << 20;
-
 /// A limit for the group of the stream, if no victim is in it too.
 fn remedy(measures: &Measures<'_>, thrash: &Thrash<'_>) -> Remedy {
     let by = &thrash.stream.by;
-    let other = || {
-        Remedy {
-        text: "run it in a group of its own with a small memory limit, or have it drop what it has read \
-               (POSIX_FADV_DONTNEED)"
-            .into(),
-        ..Remedy::default()
-    }
+    let group = measures.model.cgroup_of(by, "memory").filter(|group| group.path != "/");
+    let is_shared = |group: &Cgroup| {
+        thrash.stream.readers.values().any(|reader| is_in(measures, &reader.process, group))
     };
-    let Some(group) = measures.model.cgroup_of(by, "memory").filter(|group| group.path != "/")
-    else {
-        return other();
-    };
-    if thrash.stream.readers.values().any(|reader| is_in(measures, &reader.process, group)) {
-        return other();
-    }
-    let v2 = group.controllers.is_empty();
-    let (name, before, none) = match v2 {
-        // Beyond memory.high it is held back and not killed.
-        true => ("memory.high", group.memory_high_bytes, "max"),
-        false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
-    };
-    let own = measures.model.containers.change(group).and_then(|(_, last)| last.memory_anon_bytes);
-    let path = format!("{}/{name}", group.directory.trim_end_matches('/'));
-    let before = before.map_or(none.into(), |bytes| bytes.to_string());
-    let action = Action::write(&path, own.unwrap_or(0) + STREAM_BYTES, &before);
-    let file = words::shell(&path);
-    Remedy {
-        text: "give the stream a small memory limit of its own".into(),
-        command: format!("echo {} > {file}", own.unwrap_or(0) + STREAM_BYTES),
-        undo: format!("echo {before} > {file}"),
-        action: Some(action),
-    }
+    let text = "give the stream a small memory limit of its own";
+    let most = thrash.shared.map_or(u64::MAX, |one| neighbour_limit::most_of(one.limit_bytes));
+    let own = group.filter(|group| !is_shared(group));
+    own.and_then(|_| neighbour_limit::of(measures, by, (0, most), text)).unwrap_or_else(|| {
+        Remedy::to(
+            "run it in a group of its own with a small memory limit, or have it drop what it has read \
+             (POSIX_FADV_DONTNEED)",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -322,6 +300,7 @@ mod tests {
                 memory_limit_hits: limit_mib.map(|_| 4000 * part),
                 memory_refaults: Some(part * refault_mib * 256),
                 memory_anon_bytes: Some(3 * MIB),
+                memory_bytes: Some(150 * MIB),
                 ..CgroupSample::default()
             };
             facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });

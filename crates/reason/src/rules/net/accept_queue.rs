@@ -257,11 +257,12 @@ fn wording(
             remedy: vec![backlog(measures, listener)],
         };
     }
+    let waiting = listener.state.accept_queue as usize;
+    let queued = words::count(waiting, "connection waits", "connections wait");
     Wording {
         title: format!("{server} does not accept its connections on {place}"),
         text: format!(
-            "{} wait to be accepted, {} may{refused}. The server {does}{stands}.{who}",
-            words::count(listener.state.accept_queue as usize, "connection", "connections"),
+            "{queued} to be accepted, {} may{refused}. The server {does}{stands}.{who}",
             listener.state.accept_limit,
         ),
         evidence: evidence(measures, listener, longest),

@@ -2,7 +2,7 @@
 //!
 //! The kernel's own mark on the address (IFA_F_DADFAILED) says it. Who waits for it is refused it (EADDRNOTAVAIL); where nobody is seen to
 //! wait it is a note, since the address stays unusable for ever. Must not: fire on an address that is still being asked about (tentative).
-//! Rejected: the line in the kernel's log (it is printed once, and scrolls away).
+//! Rejected: the line in the kernel's log (it is printed once, and scrolls away). Of IPv4 the kernel asks nobody: address_twice.rs.
 
 use crate::facts::{ThreadRef, UnusableAddress};
 use crate::graph::end::End;
@@ -11,6 +11,8 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::net::address_twice;
+use crate::rules::net::dropped_packets::{LOST_ONE, NOTICED};
 use crate::rules::net::losses::of_measure;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
@@ -28,11 +30,17 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[
         "the kernel marked the address as a duplicate (dadfailed)",
         "it is a note, unless somebody is refused it again and again, or a command that names it sleeps between its looks",
+        "or: somebody waits for an address that two network namespaces of this host have, on interfaces with two hardware addresses, to \
+         both of which frames come from where it is asked for",
     ],
     refuted_by: &[
         Refutation::new(
             "the address is still being asked about",
             "an_address_that_is_still_asked_about_is_no_duplicate",
+        ),
+        Refutation::new(
+            "of the interfaces that have the address one alone is reached, or they have one hardware address (a router of several places)",
+            "an_address_that_only_one_of_the_link_has_is_no_duplicate",
         ),
         Refutation::new(
             "it is another address that is waited for",
@@ -41,13 +49,14 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &["find who has the address", "give it again once nobody else has it"],
     stories: &["S2.11"],
-    thresholds: &[],
+    thresholds: &[&LOST_ONE, &NOTICED],
     finds: Finds::Look(find),
 };
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let failed = measures.model.net.unusable.iter().filter(|it| it.duplicate);
-    failed.filter_map(|failed| matched(measures, ends, failed)).collect()
+    let marked = failed.filter_map(|failed| matched(measures, ends, failed));
+    marked.chain(address_twice::found(measures, ends)).collect()
 }
 
 fn matched<'m>(

@@ -4,6 +4,7 @@
 //! that of a class above it. Must not fire for a class that borrows below its ceiling, or whose queue empties.
 //! Rejected: the discipline's drops (a class whose senders slow down in time drops nothing).
 
+use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_queue::{Queue, flow_seconds};
@@ -11,6 +12,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
+use crate::rules::net::queued_answers::{Reader, readers};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, answers_behind, passed,
     standing,
@@ -31,7 +33,7 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[
         "packets wait in the class in four of five readings",
         "the class, or one above it, sends at least 85 % of its ceiling",
-        "a process of the target waits to send through it",
+        "a process of the target waits to send through it, or reads what was sent to it through it",
     ],
     refuted_by: &[
         Refutation::new(
@@ -74,11 +76,12 @@ fn matched<'m>(
     mine: &[Writer<'m>],
 ) -> Option<Match<'m>> {
     let class = held_by.ceiling.class;
-    let lost = in_target(measures, delayed(measures, queue));
+    let readers = slow_readers(measures, queue, mine);
+    let lost = in_target(measures, delayed(measures, queue, &readers));
     let most = mine.iter().max_by(|a, b| a.lost.total_cmp(&b.lost));
     let (victim, seconds) = match most {
         Some(writer) => (words::who(&writer.stream.endpoint.process), writer.lost),
-        None => losses::most(&lost).map(|(who, seconds)| (words::who(who), *seconds))?,
+        None => losses::most(&lost).map(|(who, seconds)| (sent(who, &readers), *seconds))?,
     };
     let set = bits(held_by.ceiling.ceiling);
     let blamed = Culprit::setting(
@@ -92,13 +95,20 @@ fn matched<'m>(
         interface: class.interface.as_str().into(),
         class: class.handle.as_str().into(),
     };
+    let is_read = |end: &End| {
+        let mut own = readers.iter().map(|it| Object::Inet(it.ino));
+        !end.victims.is_empty() && own.any(|object| object == end.object)
+    };
+    let mut behind: Vec<usize> = (0..ends.len()).filter(|at| is_read(&ends[*at])).collect();
     if mine.iter().any(|writer| writer.end.is_some()) {
         return Some(claim(mine, matched, false).on(object));
     }
     if lost.is_empty() {
         return None;
     }
-    let behind = answers_behind(measures, ends, queue);
+    behind.extend(answers_behind(measures, ends, queue));
+    behind.sort_unstable();
+    behind.dedup();
     let matched = losses::of_measure(measures, matched, object, lost, None);
     Some(behind.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
 }
@@ -118,7 +128,7 @@ fn wording(measures: &Measures<'_>, held_by: HeldBy<'_>, victim: &str, seconds: 
             class.handle, class.interface
         ),
         text: format!(
-            "{} pass in waits to send. The class sends {} of its {set}; {} wait in it, {} worth of sending.{steered}",
+            "{} pass so. The class sends {} of its {set}; {} wait in it, {} worth of sending.{steered}",
             words::of_window(seconds, measures.wall_seconds()),
             bits(ceiling.sent),
             words::bytes(backlog),
@@ -139,9 +149,33 @@ fn wording(measures: &Measures<'_>, held_by: HeldBy<'_>, victim: &str, seconds: 
     }
 }
 
-/// Who has packets in the queue for longer than they would wait in a good one.
-fn delayed(measures: &Measures<'_>, queue: &Queue<'_>) -> Losses {
+/// Who reads what waits in the queue for longer than it would in a good one.
+fn slow_readers<'m>(
+    measures: &Measures<'m>,
+    queue: &Queue<'m>,
+    writers: &[Writer<'m>],
+) -> Vec<Reader<'m>> {
+    let writers: Vec<&Writer<'m>> = writers.iter().collect();
+    let mut all = readers(measures, queue, &writers);
+    all.retain(|it| flow_seconds(&it.flows).is_some_and(|seconds| seconds >= TARGET.value));
+    all
+}
+
+/// Who sends it, or what is sent to him.
+fn sent(who: &ThreadRef, readers: &[Reader<'_>]) -> String {
+    match readers.iter().any(|it| it.process.pid == who.pid) {
+        true => format!("what is sent to {}", words::who(who)),
+        false => words::who(who),
+    }
+}
+
+/// Who has packets in the queue for longer than they would wait in a good one, and who reads such.
+fn delayed(measures: &Measures<'_>, queue: &Queue<'_>, readers: &[Reader<'_>]) -> Losses {
     let mut lost = Losses::new();
+    for Reader { process, lost: waited, .. } in readers {
+        let loss = lost.entry(process.pid).or_insert_with(|| ((*process).clone(), *waited));
+        loss.1 = loss.1.max(*waited);
+    }
     for flow in &queue.flows {
         let slow = flow_seconds(&[*flow]).is_some_and(|seconds| seconds >= TARGET.value);
         if let (Some(process), true) = (&flow.process, slow) {
@@ -228,6 +262,28 @@ mod tests {
         let found = findings(facts);
         assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.class_ceiling", 10));
         assert!((found[0].victims[0].wait_seconds - 4.8).abs() < 0.1, "{:?}", found[0].victims);
+    }
+
+    /// The server that sent it has closed the connection, and is no process of the flow.
+    #[test]
+    fn who_reads_what_waits_in_the_class_is_held_back_by_it() {
+        let read = |backlog: u64| {
+            let mut facts = class(backlog, 620_000);
+            facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
+            let mut rest = flow(0, "", 80, 900, 900_000, 303);
+            if let Body::QdiscFlow(flow) = &mut rest.body {
+                (flow.process, flow.socket_ino) = (None, 0);
+                (flow.protocol, flow.remote) = ("tcp".into(), address("10.0.0.2:40000"));
+            }
+            let near = inet("tcp", 100, "10.0.0.2:40000", "10.0.0.1:80", 1);
+            facts.extend([rest, look_at(TargetKind::Process, 10)]);
+            facts.push(wait(10, "client", "recvfrom", near, 0, 48));
+            findings(facts)
+        };
+        let found = read(90);
+        assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.class_ceiling", 10));
+        assert!(found[0].title.starts_with("what is sent to client 10 is held"), "{found:?}");
+        assert!(read(0).iter().all(|it| it.code != "net.class_ceiling"));
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn wording(measures: &Measures<'_>, end: &End, peer: SocketAddr, held: &Held) ->
             },
             Remedy {
                 text: "see what stands unsent meanwhile (notsent)".into(),
-                command: format!("{ss} -tnoi dst {peer}"),
+                command: format!("{ss} -tnoi dst {}", words::shell(&peer.to_string())),
                 action: Some(Action::look(Question::State).through(ss.through.as_ref())),
                 ..Remedy::default()
             },

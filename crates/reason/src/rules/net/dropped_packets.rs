@@ -156,8 +156,8 @@ fn is_open(measures: &Measures<'_>, end: &End) -> bool {
     kinds.contains(&end.kind) && !end.victims.is_empty() && is_long(measures, end)
 }
 
-/// Whether an end lasts as long as a lost packet costs: at a time, or in the pieces of one connection that comes to nothing, whose client looks
-/// at the clock meanwhile.
+/// Whether an end lasts as long as a lost packet costs: at a time, or in the pieces in which one connection is made, or comes to nothing, as its
+/// client looks at the clock meanwhile.
 pub(super) fn is_long(measures: &Measures<'_>, end: &End) -> bool {
     /// TCP_CLOSE: it has given up.
     const CLOSED: u8 = 7;
@@ -169,7 +169,8 @@ pub(super) fn is_long(measures: &Measures<'_>, end: &End) -> bool {
             .is_some_and(|it| it.is_tcp() && (it.is_connecting() || it.state == CLOSED)),
         _ => false,
     };
-    end.longest_seconds >= LOST_ONE.value || end.of_one_seconds() >= LOST_ONE.value && is_unmade()
+    let is_made = || end.class == WaitClass::SocketConnect || is_unmade();
+    end.longest_seconds >= LOST_ONE.value || end.of_one_seconds() >= LOST_ONE.value && is_made()
 }
 
 /// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. A plain

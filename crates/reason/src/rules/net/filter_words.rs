@@ -102,6 +102,20 @@ fn is_given_for_once(model: &Model, dropped: &Dropped<'_>, port: u16) -> bool {
     })
 }
 
+/// The other end of the waiter's flow by its address, and a port of the flow that the next connection has as well: the other end's, or the
+/// own one, where the other is a client that was given a port for this connection.
+fn lasting_end(dropped: &Dropped<'_>) -> (String, &'static str, u16) {
+    let flow = dropped.flow;
+    let (far, (far_word, far_port), (own_word, own_port)) = match dropped.is_outgoing {
+        true => ("-d", ("--dport", flow.to.port()), ("--sport", flow.from.port())),
+        false => ("-s", ("--sport", flow.from.port()), ("--dport", flow.to.port())),
+    };
+    let ip = if dropped.is_outgoing { flow.to.ip() } else { flow.from.ip() };
+    let is_client = far_port >= GIVEN_PORTS && (1..GIVEN_PORTS).contains(&own_port);
+    let (word, port) = if is_client { (own_word, own_port) } else { (far_word, far_port) };
+    (format!("{far} {ip}"), word, port)
+}
+
 /// Before a rule that iptables made another one can be put, and be taken away by the same words.
 fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>) -> Option<Remedy> {
     const BUILT_IN: [&str; 3] = ["INPUT", "FORWARD", "OUTPUT"];
@@ -113,16 +127,12 @@ fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>)
     if rule.table != "filter" || !BUILT_IN.contains(&&*rule.chain) {
         return None;
     }
-    let flow = dropped.flow;
-    let (end, word, port) = match dropped.is_outgoing {
-        true => (format!("-d {}", flow.to.ip()), "--dport", flow.to.port()),
-        false => (format!("-s {}", flow.from.ip()), "--sport", flow.from.port()),
-    };
+    let (end, word, port) = lasting_end(dropped);
     let is_given = rule.destination_port.is_none() && is_given_for_once(model, dropped, port);
     let port = if port == 0 || is_given { String::new() } else { format!(" {word} {port}") };
     let tool = command_in(model, netns, tool);
     let of = |verb: &str| {
-        format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, flow.protocol)
+        format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, dropped.flow.protocol)
     };
     Some(Remedy {
         text: match is_given {
@@ -135,4 +145,37 @@ fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>)
         undo: of("-D"),
         ..Remedy::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{DroppedFlow, PacketDrops};
+
+    #[test]
+    fn a_port_that_was_given_to_a_client_is_in_no_way_out() {
+        let said = |from: &str, to: &str, is_outgoing: bool| {
+            let flow = DroppedFlow {
+                protocol: "tcp".into(),
+                from: from.parse().expect("an address"),
+                to: to.parse().expect("an address"),
+                packets: 1,
+                first_ns: 1,
+                last_ns: 2,
+                socket_ino: 0,
+                sender: None,
+                receiver: None,
+            };
+            let kind = PacketDrops::default();
+            let (end, word, port) = lasting_end(&Dropped { kind: &kind, flow: &flow, is_outgoing });
+            format!("{end} {word} {port}")
+        };
+        let (client, server) = ("10.0.0.1:40000", "10.0.0.2:80");
+        assert_eq!(said(client, server, true), "-d 10.0.0.2 --dport 80", "a client's question");
+        assert_eq!(said(server, client, false), "-s 10.0.0.2 --sport 80", "its answer");
+        assert_eq!(said(server, client, true), "-d 10.0.0.1 --sport 80", "what a server sends");
+        assert_eq!(said(client, server, false), "-s 10.0.0.1 --dport 80", "what it waits for");
+        let high = said(client, "10.0.0.2:50000", true);
+        assert_eq!(high, "-d 10.0.0.2 --dport 50000", "a server at such a port");
+    }
 }

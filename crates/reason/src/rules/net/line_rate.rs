@@ -198,7 +198,7 @@ fn sender<'m>(
     let of_link = if limit.shaper.is_some() { ETHERNET } else { ETHERNET + WIRE_ALONE };
     let frame = Frame::of(first.endpoint, first.socket, limit.link.mtu, of_link)?;
     let line = Line::full(limit, Way::Out, frame, writers.iter().map(rate).sum())?;
-    let peer = Peer { address: first.socket.remote, writers };
+    let peer = Peer { address: first.socket.remote, writers, is_client: false };
     let waits = format!("{} waits", peer.writer());
     let wording = wording(measures, &line, &waits, peer.lost());
     let matched = Match::new(line.culprit(), line.proof(), move |_| wording.clone());

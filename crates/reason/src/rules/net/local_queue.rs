@@ -16,7 +16,8 @@ use crate::measure::packet_queue::{Queue, flow_bytes, flow_seconds};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses::{self, in_target};
-use crate::rules::net::queue_commands::{apart, shorter, undelayed};
+use crate::rules::net::queue_commands::{apart, shorter, sooner, undelayed};
+use crate::rules::net::queue_senders::{Sender, carries_several, is_carried, senders};
 use crate::rules::net::queued_answers::{Reader, readers};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, FRAMES, MANAGED, MOST, Standing, TARGET, answers_behind, passed, standing,
@@ -109,47 +110,6 @@ const BYTES_OF_MEGABIT: f64 = 125_000.0;
 /// Packets from which on they are spoken of in the plural.
 const SEVERAL: f64 = 1.5;
 
-/// Who sends how much through a queue.
-struct Sender<'a> {
-    thread: Option<&'a ThreadRef>,
-    bytes: u64,
-    flows: Vec<&'a QdiscFlow>,
-}
-
-impl Sender<'_> {
-    fn name(&self) -> String {
-        match (self.thread, self.flows.first()) {
-            (Some(thread), _) => words::who(thread),
-            (None, Some(flow)) if flow.local.port() == 0 => {
-                format!("{} {} to {}", flow.protocol, flow.local.ip(), flow.remote.ip())
-            }
-            (None, Some(flow)) => format!("{} {} to {}", flow.protocol, flow.local, flow.remote),
-            _ => "nobody".into(),
-        }
-    }
-}
-
-/// Who sends through a queue, most bytes first.
-fn senders<'m>(queue: &'m Queue<'m>) -> Vec<Sender<'m>> {
-    let mut senders: Vec<Sender<'m>> = Vec::new();
-    for &flow in &queue.flows {
-        let pid = flow.process.as_ref().map(|p| p.pid);
-        let same = |s: &&mut Sender<'m>| pid.is_some() && s.thread.map(|t| t.pid) == pid;
-        let bytes = flow_bytes(flow);
-        match senders.iter_mut().find(same) {
-            Some(sender) => {
-                sender.bytes += bytes;
-                sender.flows.push(flow);
-            }
-            None => {
-                senders.push(Sender { thread: flow.process.as_ref(), bytes, flows: vec![flow] });
-            }
-        }
-    }
-    senders.sort_by_key(|s| std::cmp::Reverse(s.bytes));
-    senders
-}
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let standing = standing(measures);
     let writers = writers(measures, ends);
@@ -199,8 +159,7 @@ fn matched<'m>(
     writers: &[Writer<'m>],
 ) -> Option<Match<'m>> {
     let queue = one.queue;
-    let passes =
-        |writer: &&Writer<'m>| passed(standing, writer.stream).is_some_and(|q| q.at == one.at);
+    let passes = |it: &&Writer<'m>| passed(standing, it.stream).is_some_and(|q| q.at == one.at);
     let mine: Vec<&Writer<'m>> = writers.iter().filter(passes).collect();
     let senders = senders(queue);
     let first = senders.first()?;
@@ -210,21 +169,24 @@ fn matched<'m>(
     let reads = |pid: u32| readers.iter().filter(move |it| it.process.pid == pid);
     let mut lost = in_target(measures, lost(measures, queue, &senders, &mine, &readers));
     let mut others = lost.clone();
-    // Who reads what fills the queue waits behind his own packets as well.
+    // Who reads what fills the queue waits behind his own packets as well, and so does whose packets a tunnel's program carries.
     others.retain(|pid, _| {
         first.thread.is_none_or(|t| t.pid != *pid)
             && !reads(*pid).any(|it| it.reads_of(&first.flows))
+            && !is_carried(measures, &mine, *pid, first.thread)
     });
     let neighbour = share >= FILLS.value && !others.is_empty() && !queue.is_delay();
     if neighbour {
-        lost = others;
+        // Who waits for another within the tunnel loses as well, though the title is not of him.
+        let is_within = |pid| carries_several(measures, &mine, pid, first.thread);
+        lost.retain(|pid, _| others.contains_key(pid) || is_within(*pid));
     } else if !queue.is_delay() {
         // Behind his own packets nobody suffers who does not wait to write more.
         let writes = |pid: &u32| writers.iter().any(|w| w.stream.endpoint.process.pid == *pid);
         let is_read = |pid: &u32| reads(*pid).next().is_some();
         lost.retain(|pid, _| senders.len() > 1 || writes(pid) || is_read(pid));
     }
-    let Some((victim, _)) = losses::most(&lost) else {
+    let Some((victim, _)) = losses::most(if neighbour { &others } else { &lost }) else {
         return (share >= FILLS.value).then(|| passing(measures, queue, &senders, share)).flatten();
     };
     let suffering = flows_of(queue, &lost, &readers);
@@ -232,6 +194,10 @@ fn matched<'m>(
     let mut waited = Waited::new(measures, queue, words::who(victim), seconds);
     let sends = |pid| senders.iter().any(|it| it.thread.is_some_and(|thread| thread.pid == pid));
     waited.is_read = !sends(victim.pid) && reads(victim.pid).next().is_some();
+    waited.carrier = first.thread.filter(|by| is_carried(measures, &mine, victim.pid, Some(*by)));
+    let read = reads(victim.pid).flat_map(|it| it.flows.iter().copied()).collect();
+    let own = if waited.is_read { read } else { first.flows_of(measures, victim.pid) };
+    waited.is_alone = is_only(&own, total);
     if !is_sent_here(measures, queue, first) {
         waited.joined = None;
     }
@@ -248,13 +214,17 @@ fn matched<'m>(
         remedy: remedy(measures, &waited, filler),
     };
     let matched = Match::new(said.blamed, proof, move |_| wording.clone());
-    let copes = waited.seconds < COPED.value;
     let mut matched = losses::of_measure(measures, matched, queue.object(), lost, None);
-    if copes {
+    if waited.seconds < COPED.value {
         matched.severity_max = matched.severity_max.min(Severity::Warning);
     }
     let claimed = claimed(measures, ends, queue, (&mine, &readers)).into_iter();
     Some(claimed.fold(matched, |matched, at| matched.claiming(at, None)))
+}
+
+/// Whether it is one flow that fills the queue: of several a small one waits behind a great one, whoever sends both.
+fn is_only(own: &[&QdiscFlow], total: u64) -> bool {
+    matches!(own, [it] if flow_bytes(it) as f64 >= FILLS.value * total as f64)
 }
 
 /// What those who lose send through a queue, and what is sent to them.
@@ -351,6 +321,10 @@ struct Waited<'m> {
     victim: String,
     /// They are sent to him, and not by him.
     is_read: bool,
+    /// He fills it himself, by one flow, and has no other there.
+    is_alone: bool,
+    /// The program of the tunnel in whose packets they go.
+    carrier: Option<&'m ThreadRef>,
     seconds: f64,
     rate: f64,
     /// Its packets are joined segments.
@@ -362,7 +336,7 @@ struct Waited<'m> {
 impl<'m> Waited<'m> {
     fn new(measures: &'m Measures<'m>, queue: &'m Queue<'m>, victim: String, seconds: f64) -> Self {
         let model = measures.model;
-        let rate = queue.flow_rate(model.look.seconds());
+        let rate = queue.flow_rate();
         let joined = super_packets(model, queue, rate).filter(|_| !queue.is_delay());
         let interface = queue.interface();
         // A device made of software says a speed that nothing keeps to.
@@ -371,7 +345,17 @@ impl<'m> Waited<'m> {
         let settings = model.net.settings.get(&interface).filter(|_| link.is_some());
         let megabits = settings.and_then(|it| it.speed_mbit);
         let link_rate = megabits.map(|it| f64::from(it) * BYTES_OF_MEGABIT);
-        Self { queue, victim, is_read: false, seconds, rate, joined, link_rate }
+        Self {
+            queue,
+            victim,
+            is_read: false,
+            is_alone: false,
+            carrier: None,
+            seconds,
+            rate,
+            joined,
+            link_rate,
+        }
     }
 
     fn sent(&self) -> String {
@@ -464,8 +448,11 @@ impl<'m> Waited<'m> {
                 words::seconds(self.seconds)
             ),
             text: format!(
-                "{}; the queue never empties. More is sent than its rate lets through.{}",
+                "{}; the queue never empties. More is sent than its rate lets through.{}{}",
                 self.stands(),
+                self.carrier.map_or_else(String::new, |by| {
+                    format!(" It goes there in the packets of the tunnel of {}.", words::who(by))
+                }),
                 self.besides()
             ),
             blamed: Culprit::setting(
@@ -542,11 +529,17 @@ fn remedy(
     if let Some(held) = queue.delay.filter(|_| queue.is_delay()) {
         return vec![undelayed(&tc, held)];
     }
+    // Whose own bytes are all that stands there has them sent or read no sooner by a shorter queue.
+    if filler.is_none() && waited.is_alone {
+        let joined = waited.joined.as_ref().map(|it| it.remedy(measures.model));
+        let sooner = sooner(&tc, queue, &waited.sent());
+        return std::iter::once(sooner).chain(joined.filter(|_| !waited.is_read)).collect();
+    }
     let mut remedy = Vec::new();
     if measures.model.look.host.fq_codel != Some(false) {
         remedy.extend(apart(&tc, queue.last));
     }
-    remedy.extend(shorter(&tc, queue, measures.model.look.seconds()));
+    remedy.extend(shorter(&tc, queue));
     remedy.extend(waited.joined.as_ref().map(|it| it.remedy(measures.model)));
     if let Some(thread) = filler.and_then(|sender| sender.thread) {
         remedy.push(pause(thread));

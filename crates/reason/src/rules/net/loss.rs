@@ -12,9 +12,10 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::net::lost_here as here;
 use crate::rules::net::ways_out::{bits, command_in};
 use crate::rules::net::writers::{
-    BUSY, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
+    BUSY, LEAST_AGAIN, MOST_HOSTS, Peer, SEVERAL_HOSTS, WINDOW_SHUT, by_peer, loses, window_is_shut,
 };
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -49,6 +50,7 @@ pub(crate) static RULE: Rule = Rule {
         "a writer waits for room in a TCP socket, or has data unsent most of the time",
         "at least five segments, and one in two hundred, were sent again",
         "the namespace's count of segments sent again grew as well",
+        "where a full queue of this host dropped half as many packets of it, that queue is named and not the way",
     ],
     refuted_by: &[
         Refutation::new(
@@ -71,7 +73,16 @@ pub(crate) static RULE: Rule = Rule {
         "BBR bears random loss better",
     ],
     stories: &["S0.17"],
-    thresholds: &[&LOST, &LEAST_AGAIN, &WINDOW_SHUT, &BUSY, &HAD_ALREADY],
+    thresholds: &[
+        &here::HERE,
+        &LOST,
+        &LEAST_AGAIN,
+        &WINDOW_SHUT,
+        &BUSY,
+        &HAD_ALREADY,
+        &SEVERAL_HOSTS,
+        &MOST_HOSTS,
+    ],
     finds: Finds::Look(find),
 };
 
@@ -90,6 +101,11 @@ fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>>
     let proof = if counted.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
     let again = Again::of(measures, peer);
     let wording = wording(measures, peer, counted, again);
+    if let Some(here) = here::dropped(measures, peer) {
+        let wording = here.wording(measures, peer, wording);
+        let by = here.culprit();
+        return peer.claim(measures, Match::new(by, proof, move |_| wording.clone()), false);
+    }
     let path = format!("path to {}", peer.address.ip());
     let by = Culprit::peer(path, peer.address.to_string());
     peer.claim(measures, Match::new(by, proof, move |_| wording.clone()), false)
@@ -185,10 +201,9 @@ fn wording(
     Wording {
         title,
         text: format!(
-            "{} pass in waits to write to {}. {again} segments had to be sent again; {} gets through, \
+            "{} {again} segments had to be sent again; {} gets through, \
              with {window} segments under way at a time.{}",
-            words::of_window(peer.lost(), measures.wall_seconds()),
-            peer.address,
+            peer.held_back(measures),
             bits(rate),
             twice.said(counted),
         ),

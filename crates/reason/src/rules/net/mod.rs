@@ -17,6 +17,9 @@ pub(crate) mod accept_queue;
 mod accept_queue_tests;
 pub(crate) mod address_duplicate;
 mod address_family;
+mod address_twice;
+#[cfg(test)]
+mod address_twice_tests;
 pub(crate) mod backlog_full;
 pub(crate) mod bad_checksum;
 pub(crate) mod bridge_full;
@@ -43,6 +46,7 @@ mod listeners;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
+mod lost_here;
 pub(crate) mod mtu;
 mod mtu_ways_out;
 pub(crate) mod neighbour_failed;
@@ -59,6 +63,7 @@ pub(crate) mod ports_exhausted;
 pub(crate) mod promiscuous;
 pub(crate) mod proxy_queue;
 mod queue_commands;
+mod queue_senders;
 mod queued_answers;
 mod queued_questions;
 pub(crate) mod receiver_limited;
@@ -72,6 +77,7 @@ pub(crate) mod ring_full;
 pub(crate) mod scenes;
 pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
+mod slow_peer_words;
 pub(crate) mod small_datagrams;
 pub(crate) mod socket_full;
 pub(crate) mod socket_memory;
@@ -93,6 +99,7 @@ mod writers;
 pub(crate) static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &syn_backlog::RULE,
+    &address_duplicate::RULE,
     &conntrack_full::RULE,
     &filter_drop::RULE,
     &filter_reject::RULE,
@@ -116,7 +123,6 @@ pub(crate) static LADDER: &[&super::Rule] = &[
     &neighbour_failed::RULE,
     &ports_exhausted::RULE,
     &bridge_full::RULE,
-    &address_duplicate::RULE,
     &promiscuous::RULE,
     &delayed_ack::RULE,
     &socket_full::RULE,

@@ -240,9 +240,16 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
         let asks = Action::look(Question::State);
         asks.through(ip.through.as_ref())
     };
+    // It takes the question for forged, as it does packets (net.reverse_path), and counts neither.
+    let checks = match neighbour.is_ipv4() {
+        true => {
+            ", and that its own way back to this host leads over that link (else rp_filter=1 keeps it from answering)"
+        }
+        false => "",
+    };
     let mut remedy = vec![Remedy {
         text: format!(
-            "see that {} is up, and that its cable, VLAN and address are right; the kernel's word on it",
+            "see that {} is up, that its cable, VLAN and address are right{checks}; the kernel's word on it",
             hop.gateway.map_or("the host".to_string(), |it| format!("gateway {it}"))
         ),
         command: format!("{ip} neigh show {neighbour} dev {device}"),

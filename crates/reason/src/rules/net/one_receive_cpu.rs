@@ -18,7 +18,7 @@ use crate::rules::net::cpu_backlog::{
 use crate::rules::net::dropped_packets::{
     DROPS, LOST_ONE, NOTICED, SERIOUS, losers, main_flow, matched,
 };
-use crate::rules::net::ways_out::pause;
+use crate::rules::net::ways_out::{pause, sysfs_in};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
@@ -149,13 +149,28 @@ fn wording(
     }
 }
 
-/// A mask of all CPUs, as the kernel writes it: hexadecimal, in pieces of 32 bits.
-fn all_cpus(cpus: u32) -> String {
+/// The CPUs online that packets may be handled on: those that are isolated are left alone.
+fn others(measures: &Measures<'_>) -> Vec<u32> {
+    let host = &measures.model.look.host;
+    let mut online: Vec<u32> = measures.cpu.busy.keys().copied().collect();
+    if online.is_empty() {
+        online.extend(0..host.cpus);
+    }
+    online.retain(|cpu| !host.is_isolated(*cpu));
+    online
+}
+
+/// A mask of CPUs, as the kernel writes it: hexadecimal, in pieces of 32 bits.
+fn mask(cpus: &[u32]) -> String {
     const PIECE: u32 = 32;
-    let pieces = (0..cpus.div_ceil(PIECE)).rev().map(|piece| {
-        let here = (cpus - piece * PIECE).min(PIECE);
-        let mask = u32::MAX >> (PIECE - here);
-        format!("{mask:x}")
+    let most = cpus.iter().max().map_or(0, |cpu| cpu / PIECE);
+    let pieces = (0..=most).rev().map(|piece| {
+        let here = cpus.iter().filter(|cpu| **cpu / PIECE == piece);
+        let bits = here.fold(0_u32, |bits, cpu| bits | 1 << (cpu % PIECE));
+        match piece == most {
+            true => format!("{bits:x}"),
+            false => format!("{bits:08x}"),
+        }
     });
     pieces.collect::<Vec<_>>().join(",")
 }
@@ -183,15 +198,19 @@ fn remedies(measures: &Measures<'_>, full: &Full<'_>, alone: &Alone) -> Vec<Reme
     match steering {
         Some(ReceiveSteering { masks, folder, .. }) if masks.len() == 1 && !folder.is_empty() => {
             let path = format!("{folder}/rx-0/rps_cpus");
-            let new = all_cpus(model.look.host.cpus);
+            let new = mask(&others(measures));
             all.push(Remedy::to(spread).write(&path, new, &masks[0]));
         }
-        _ => all.push(Remedy {
-            text: format!("{spread}: see which CPUs its queues use, within its network namespace"),
-            command: format!("grep . /sys/class/net/{name}/queues/rx-*/rps_cpus"),
-            action: Some(Action::look(Question::State)),
-            ..Remedy::default()
-        }),
+        _ => {
+            let command = format!("grep . /sys/class/net/{name}/queues/rx-*/rps_cpus");
+            let within = sysfs_in(model, place.netns, &command);
+            all.push(Remedy {
+                text: format!("{spread}: see which CPUs its queues use"),
+                command: within.to_string(),
+                action: Some(Action::look(Question::State).through(within.through.as_ref())),
+                ..Remedy::default()
+            });
+        }
     }
     // Spread over all, it would still be too much.
     let less =
@@ -307,8 +326,8 @@ mod tests {
     #[test]
     fn a_mask_is_written_in_pieces_of_32_cpus() {
         assert_eq!(
-            (all_cpus(2), all_cpus(32), all_cpus(40)),
-            ("3".into(), "ffffffff".into(), "ff,ffffffff".into())
+            (mask(&[0, 1]), mask(&Vec::from_iter(0..32)), mask(&[1, 2, 39])),
+            ("3".into(), "ffffffff".into(), "80,00000006".into())
         );
     }
 }

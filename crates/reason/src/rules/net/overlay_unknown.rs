@@ -153,6 +153,7 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
         ),
     };
     let bridge = command_in(measures.model, lost.link.netns, "bridge");
+    let device = words::shell(name);
     let entry = match is_known {
         true => "HARDWARE-ADDRESS",
         false => "00:00:00:00:00:00",
@@ -180,9 +181,9 @@ fn wording(measures: &Measures<'_>, end: &End, lost: &Lost<'_>) -> Wording {
         ],
         remedy: vec![Remedy {
             text: format!(
-                "see whether the program that fills its table runs, or add the host ({bridge} fdb append {entry} dev {name} dst HOST); what the table has"
+                "see whether the program that fills its table runs, or add the host ({bridge} fdb append {entry} dev {device} dst HOST); what the table has"
             ),
-            command: format!("{bridge} fdb show dev {}", words::shell(name)),
+            command: format!("{bridge} fdb show dev {device}"),
             action: Some(Action::look(Question::State).through(bridge.through.as_ref())),
             ..Remedy::default()
         }],

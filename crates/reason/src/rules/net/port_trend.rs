@@ -7,6 +7,7 @@ use crate::facts::Resource;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
+use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::trend::{
@@ -51,7 +52,7 @@ fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>
     let ss = command_in(measures.model, trend.usage.netns, "ss");
     let remedy = vec![Remedy {
         text: "see whose they are; a program that uses its connections again (keep-alive, a pool) needs few".into(),
-        command: format!("{ss} -tanp dst {remote}"),
+        command: format!("{ss} -tanp dst {}", words::shell(remote)),
         action: Some(Action::look(Question::State).through(ss.through.as_ref())),
         ..Remedy::default()
     }];

@@ -158,7 +158,7 @@ fn remedies(measures: &Measures<'_>, used: &PortUse) -> Vec<Remedy> {
     let ss = command_in(measures.model, used.netns, "ss");
     all.push(Remedy {
         text: "see whose they are; a program that uses its connections again (keep-alive, a pool) needs few".into(),
-        command: format!("{ss} -tanp dst {}", used.remote),
+        command: format!("{ss} -tanp dst {}", words::shell(&used.remote.to_string())),
         action: Some(Action::look(Question::State).through(ss.through.as_ref())),
         ..Remedy::default()
     });

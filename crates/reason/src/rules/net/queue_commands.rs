@@ -1,5 +1,5 @@
 //! What `tc` can do about a queue that stands or a rate that is used up: a queue for each flow, a shorter one, a delay taken away,
-//! twice the rate; each with its way back.
+//! twice the rate, which alone helps him whose own bytes are all that stands there; each with its way back.
 //!
 //! Only what is put back whole can be replaced: with any other kind of discipline its settings, classes or filters would be
 //! lost. Must not: say that a queue stands, or whose fault it is.
@@ -118,14 +118,24 @@ pub(super) fn quicker(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
     Some(by(tc, last, text, &set(2)?, &set(1)?))
 }
 
+/// Whose own bytes are all that stands in a queue, sent or read, has them through sooner only by a greater rate, or a greater part of it.
+pub(super) fn sooner(tc: &ToolWithin, queue: &Queue<'_>, sent: &str) -> Remedy {
+    quicker(tc, queue.last).unwrap_or_else(|| {
+        Remedy::to(format!(
+            "let more through there, or send less: a shorter queue brings nothing sooner. Where others send over it too, a class of its own \
+             (htb) with an assured rate gives {sent} its part"
+        ))
+    })
+}
+
 /// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
 /// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
 /// that it holds for its delay too.
-pub(super) fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
+pub(super) fn shorter(tc: &ToolWithin, queue: &Queue<'_>) -> Option<Remedy> {
     let last = queue.last;
     let (rate, limit) = (last.rate_bytes?, last.limit?);
     let wanted = TARGET.value + queue.delay_seconds();
-    let frames = ((queue.flow_rate(seconds) * wanted / FRAME_BYTES).ceil() as u64).max(2);
+    let frames = ((queue.flow_rate() * wanted / FRAME_BYTES).ceil() as u64).max(2);
     let frame = FRAME_BYTES as u64;
     let bytes = frames * frame + frame / 2;
     let tbf = |bytes: u64| tbf(last, rate, last.burst_bytes?, bytes);

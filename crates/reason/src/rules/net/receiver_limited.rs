@@ -16,7 +16,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::holder_doing::in_wait;
 use crate::rules::net::ways_out::command_in;
-use crate::rules::net::writers::{BUSY, Peer, WINDOW_SHUT, by_peer, window_is_shut};
+use crate::rules::net::writers::{
+    BUSY, MOST_HOSTS, Peer, SEVERAL_HOSTS, WINDOW_SHUT, by_peer, window_is_shut,
+};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -50,7 +52,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &["make the reader quicker", "give it more threads, or less to do per read"],
     stories: &["S0.16"],
-    thresholds: &[&WINDOW_SHUT, &BUSY],
+    thresholds: &[&WINDOW_SHUT, &BUSY, &SEVERAL_HOSTS, &MOST_HOSTS],
     finds: Finds::Look(find),
 };
 
@@ -91,11 +93,14 @@ fn wording(
         true => ("reads too slowly", format!("{} a second get through", words::bytes(rate))),
     };
     Wording {
-        title: format!("{} waits for {by}, which {does_not}", peer.writer()),
+        title: match peer.is_client {
+            true => format!("{by} {does_not} what {} sends it", peer.writer()),
+            false => format!("{} waits for {by}, which {does_not}", peer.writer()),
+        },
         text: format!(
-            "{} pass in waits to write to {address}. In {} of the time with data outstanding the \
+            "{} In {} of the time with data outstanding the \
              reader's window was shut; {through}.{}{}{}",
-            words::of_window(peer.lost(), measures.wall_seconds()),
+            peer.held_back(measures),
             words::percent(share),
             shut_since(first.stream.state).filter(|_| is_shut).unwrap_or_default(),
             unread(reader).unwrap_or_default(),

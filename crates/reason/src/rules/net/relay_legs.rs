@@ -91,8 +91,9 @@ impl Legs {
             _ => None,
         });
         let Some((client, inner_ino)) = asks else { return of_tunnel(model, &changes, socket) };
+        // A server that sends an answer waits on the very connection by which it was asked.
         other_end(model, model.called.socket(inner_ino)?)
-            .filter(|far| far.process.pid == relay.pid)?;
+            .filter(|far| far.process.pid == relay.pid && far.object_ino() != ino)?;
         let leg = |pid: u32, ino: u64| {
             let mut ends = model.held.endpoints.iter();
             let end = ends.find(|end| end.process.pid == pid && end.object_ino() == ino)?;
@@ -281,5 +282,27 @@ mod tests {
         };
         let found = of("net.remote_queue", through("sendto", 48, outer)).expect("a queue");
         assert!(found.text.contains("the one from client 10 to it 200 us."), "{}", found.text);
+    }
+
+    #[test]
+    fn a_server_that_sends_its_answer_is_no_relay() {
+        let [near, served] = inner();
+        let grown = SocketState {
+            busy_us: 4_900_000,
+            rtt_us_min: 10_000,
+            unsent_bytes: 200_000,
+            send_queued_bytes: 390_000,
+            send_limit_bytes: 400_000,
+            ..state(200_000)
+        };
+        let facts = vec![
+            look_at(TargetKind::Process, 10),
+            with_state(10, "client", near.clone(), state(200)),
+            with_state(RELAY, "server", served.clone(), grown),
+            wait(RELAY, "server", "sendto", served, 0, 48),
+            wait(10, "client", "recvfrom", near, 0, 48),
+        ];
+        let found = of("net.remote_queue", facts).expect("a queue");
+        assert!(!found.text.contains("The connection of"), "{}", found.text);
     }
 }

@@ -10,15 +10,18 @@
 //! Must not: fire while a local queue stands, the peer's window is shut, or more is lost than a queue loses. Rejected: the
 //! round trip alone (a peer far away has a long one on an empty path).
 
+use crate::facts::QdiscFlow;
 use crate::graph::end::End;
+use crate::graph::tun_program::into_tun;
 use crate::measure::Measures;
+use crate::measure::packet_queue::flow_seconds;
 use crate::measure::tcp_stream::Stream;
-use crate::measure::tunnels::into_tun;
 use crate::model::words;
 use crate::rules::net::remote_shaper::{BELOW, NEARLY_ALL, shaper};
 use crate::rules::net::ways_out::bits;
 use crate::rules::net::writers::{
-    BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
+    BUSY, HEAVY_LOSS, LEAST_AGAIN, MOST_HOSTS, Peer, SEVERAL_HOSTS, WINDOW_SHUT, by_peer, loses,
+    window_is_shut,
 };
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -40,6 +43,14 @@ static GROWN_SECONDS: Threshold = Threshold::new(
     "chosen: two of CoDel's targets",
 );
 
+/// Part of the growth that passes here.
+static HERE: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of what the round trip has grown by, the mean time of the stream's packets in queues of this host: from here it is mostly theirs",
+    "chosen: the greater part",
+);
+
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "net.remote_queue",
@@ -58,6 +69,10 @@ pub(crate) static RULE: Rule = Rule {
             "a_stream_that_passes_a_standing_queue_waits_there",
         ),
         Refutation::new(
+            "its packets waited here for that long, in a queue that does not stand all the time",
+            "what_waited_in_a_queue_of_this_host_waits_in_none_beyond",
+        ),
+        Refutation::new(
             "the round trip stays near its least value",
             "a_steady_round_trip_is_no_queue",
         ),
@@ -72,11 +87,14 @@ pub(crate) static RULE: Rule = Rule {
     thresholds: &[
         &GROWN,
         &GROWN_SECONDS,
+        &HERE,
         &WINDOW_SHUT,
         &HEAVY_LOSS,
         &LEAST_AGAIN,
         &BUSY,
         &NEARLY_ALL,
+        &SEVERAL_HOSTS,
+        &MOST_HOSTS,
     ],
     finds: Finds::Look(find),
 };
@@ -90,9 +108,33 @@ fn has_grown(stream: &Stream<'_>) -> bool {
     least > 0.0 && now >= GROWN.value * least && now - least >= GROWN_SECONDS.value
 }
 
+/// Whether its packets have waited on this host for what its round trip has grown by, in a queue that does not stand all the time.
+fn waits_here(measures: &Measures<'_>, stream: &Stream<'_>) -> bool {
+    let (now, least) = round_trips(stream);
+    let ways = measures.model.called.translations.ways(stream.socket);
+    let carrier = into_tun(measures.model, stream.socket).and_then(|(_, by)| by);
+    let carries = |flow: &QdiscFlow| {
+        carrier.is_some_and(|by| flow.process.as_ref().is_some_and(|it| it.pid == by.pid))
+    };
+    let is_its = |flow: &&QdiscFlow| {
+        flow.socket_ino == stream.socket.ino
+            || ways.contains(&(flow.local, flow.remote))
+            || carries(flow)
+    };
+    let queued = stream.queues.iter().filter_map(|at| measures.packet_queues.get(*at));
+    let seconds = queued.filter_map(|queue| {
+        let own: Vec<&QdiscFlow> = queue.flows.iter().copied().filter(is_its).collect();
+        flow_seconds(&own)
+    });
+    seconds.sum::<f64>() >= HERE.value * (now - least)
+}
+
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let fills_a_queue = |stream: &Stream<'_>| {
-        has_grown(stream) && !window_is_shut(stream) && !loses(stream, &HEAVY_LOSS)
+        has_grown(stream)
+            && !waits_here(measures, stream)
+            && !window_is_shut(stream)
+            && !loses(stream, &HEAVY_LOSS)
     };
     let peers = by_peer(measures, ends, |writer| fills_a_queue(writer.stream));
     peers.iter().filter_map(|peer| matched(measures, peer)).collect()
@@ -123,16 +165,22 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
     });
     let shaped = shaper(measures, peer, rate).unwrap_or_else(|| by_class(peer, rate));
     Wording {
-        title: format!(
-            "{} waits for a queue {behind}, on the way to {}",
-            peer.writer(),
-            peer.address
-        ),
+        title: match peer.is_client {
+            true => format!(
+                "what {} sends to {} waits in a queue {behind}",
+                peer.writer(),
+                peer.address
+            ),
+            false => format!(
+                "{} waits for a queue {behind}, on the way to {}",
+                peer.writer(),
+                peer.address
+            ),
+        },
         text: format!(
-            "{} pass in waits to write to {}. The round trip takes {}, {} when the path is empty, and no \
+            "{} The round trip takes {}, {} when the path is empty, and no \
              queue of this host{own} stands: some {} wait {at} through which this host gets {} there.",
-            words::of_window(peer.lost(), measures.wall_seconds()),
-            peer.address,
+            peer.held_back(measures),
             words::seconds(rtt),
             words::seconds(least),
             words::bytes((rtt - least) * rate),
@@ -213,6 +261,19 @@ mod tests {
         let said = "a queue in vpn 30 (which carries tun0) or behind it";
         assert!(found[0].title.contains(said), "{}", found[0].title);
         assert!(found[0].remedy[0].text.contains("see what limits vpn 30"));
+    }
+
+    #[test]
+    fn what_waited_in_a_queue_of_this_host_waits_in_none_beyond() {
+        let behind = |each_ms: u64| {
+            // It empties now and then.
+            let mut facts = stream(grown(200_000));
+            facts.extend((1..50).map(|at| qdisc(false, "1:", at % 3, 625_000, 625_000, at)));
+            facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, each_ms)));
+            says("net.remote_queue", facts)
+        };
+        assert!(!behind(150));
+        assert!(behind(15));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::writers::{
-    BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, Writer, by_peer, loses, window_is_shut,
+    BUSY, HEAVY_LOSS, LEAST_AGAIN, MOST_HOSTS, Peer, SEVERAL_HOSTS, WINDOW_SHUT, Writer, by_peer,
+    loses, window_is_shut,
 };
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -88,6 +89,8 @@ pub(crate) static RULE: Rule = Rule {
         &HEAVY_LOSS,
         &LEAST_AGAIN,
         &BUSY,
+        &SEVERAL_HOSTS,
+        &MOST_HOSTS,
     ],
     finds: Finds::Look(find),
 };
@@ -146,16 +149,25 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
     let (unsent, window) = (state.unsent_bytes as f64, f64::from(state.send_window_bytes));
     let buffer = state.send_limit_bytes as f64;
     Wording {
-        title: format!(
-            "{} waits for its own send buffer of {}",
-            peer.writer(),
-            words::bytes(buffer)
-        ),
+        title: match peer.is_client {
+            true => format!(
+                "what {} sends to {} waits for its own send buffer of {}",
+                peer.writer(),
+                peer.address,
+                words::bytes(buffer)
+            ),
+            false => {
+                format!(
+                    "{} waits for its own send buffer of {}",
+                    peer.writer(),
+                    words::bytes(buffer)
+                )
+            }
+        },
         text: format!(
-            "{} pass in waits to write to {}. All that the buffer holds is under way for a round trip of \
+            "{} All that the buffer holds is under way for a round trip of \
              {}; the peer would take {}.",
-            words::of_window(peer.lost(), measures.wall_seconds()),
-            peer.address,
+            peer.held_back(measures),
             words::seconds(rtt),
             words::bytes(window),
         ),

@@ -2,8 +2,10 @@
 //!
 //! Nothing of the other host can be seen. A connect that does not come about is a demand wait. A wait for data is
 //! one of a command, which has nothing else to do, and of a process or container that somebody asked about. On a host a
-//! subscriber that waits for news looks the same as a client that waits for its answer, so there it is not said. A peer on
-//! this host is followed further by the graph and never comes here.
+//! subscriber that waits for news looks the same as a client that waits for its answer, so there it is not said. Nor is it said above a
+//! note of a process that waits on while its peer has had the last word: it may have subscribed to what comes, or the rest of an answer is
+//! missing, and this end cannot say which. What came right after the last question may be no word at all, but the protocol's own (TLS session
+//! tickets, HTTP/2 settings): then it is a warning. A peer on this host is followed further by the graph and never comes here.
 //!
 //! Must not: name who waits for the next question of a client. Rejected: a host's debts without an answer (owed is not late).
 
@@ -13,17 +15,13 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
-use crate::model::words;
-use crate::rules::action::{Action, Question};
-use crate::rules::net::address_family::{ASKED_AGAIN, Instead, NEXT, family, instead};
+use crate::rules::net::address_family::{ASKED_AGAIN, NEXT};
 use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
-use crate::rules::net::neighbour_wrong::permanent_entry;
 use crate::rules::net::relay_legs::{self, FAR, LONGER, Legs};
-use crate::rules::net::ways_out::command_in;
-use crate::rules::net::who_waits::who_waits;
+use crate::rules::net::slow_peer_words::{answering, connecting, may_send_more};
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule, ask};
+use crate::rules::wording::{Culprit, Severity};
+use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
@@ -35,6 +33,15 @@ static SLOW: Threshold = Threshold::new(
     "s",
     "longest wait for a peer: below this it is not slow, it is a long way off",
     "a round trip around the world, and not yet the first retry of TCP, after 1 s",
+);
+
+/// How soon after a question what comes may be no answer.
+static PROTOCOL: Threshold = Threshold::new(
+    2.0,
+    "1",
+    "round trips from what was sent last to what came last, within which that may be the protocol's own (TLS session tickets, HTTP/2 \
+     settings) and no answer",
+    "RFC 8446 4.6.1, RFC 9113 6.5.3: they follow at once, one round trip; and one more for whoever sends them",
 );
 
 /// The rule.
@@ -68,10 +75,14 @@ pub(crate) static RULE: Rule = Rule {
             "a host is explained, on which nobody asked about this wait",
             "on_a_host_a_wait_for_data_may_be_a_subscribers",
         ),
+        Refutation::new(
+            "the peer has had the last word, and later than a protocol's own follows a question (then it is a note)",
+            "whoever_has_the_last_word_of_its_peer_may_wait_for_news",
+        ),
     ],
     remedies: &["look at the peer", "check the route and firewalls on the way", "use a timeout"],
     stories: &["S4.3"],
-    thresholds: &[&SLOW, &NOTICED, &FAR, &LONGER, &ASKED_AGAIN, &NEXT],
+    thresholds: &[&SLOW, &NOTICED, &FAR, &LONGER, &ASKED_AGAIN, &NEXT, &PROTOCOL],
     finds: Finds::Look(find),
 };
 
@@ -80,6 +91,8 @@ pub(crate) static RULE: Rule = Rule {
 enum For {
     Connection,
     Data,
+    /// What the peer says next, who has had the last word: news, or the rest of an answer.
+    More,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
@@ -101,7 +114,9 @@ fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
         WaitClass::SocketRead if socket.is_connecting() => For::Connection,
-        WaitClass::SocketRead if somebody_asked(measures) => For::Data,
+        WaitClass::SocketRead if !somebody_asked(measures) => return None,
+        WaitClass::SocketRead if measures.graph.is_for_what_comes(end) => For::More,
+        WaitClass::SocketRead => For::Data,
         _ => return None,
     };
     let is_open = end.kind == EndKind::Remote && !end.victims.is_empty() && !end.circle;
@@ -120,6 +135,22 @@ fn is_elsewhere(measures: &Measures<'_>, socket: &InetRef) -> bool {
     socket.remote.port() != 0
         && measures.graph.may_accept(socket).is_empty()
         && other_end(measures.model, socket).is_none()
+}
+
+/// Whether what came last over an end's connection came so soon after what was sent last that it may be the protocol's own. The clocks
+/// are two, each good to a jiffy.
+fn may_be_protocol(measures: &Measures<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else { return false };
+    let mut states = measures.model.held.endpoints.iter().filter_map(|it| match &it.object {
+        ObjectRef::Inet(own) if own.ino == ino => it.socket.as_ref(),
+        _ => None,
+    });
+    states.any(|state| {
+        let Some(turn) = &state.turn else { return false };
+        let apart = turn.sent_jiffies.saturating_sub(turn.received_jiffies).saturating_sub(2);
+        let apart_ns = u64::from(apart) * u64::from(turn.jiffy_ns);
+        apart_ns as f64 <= PROTOCOL.value * f64::from(state.rtt_us) * 1e3
+    })
 }
 
 fn matched<'m>(
@@ -147,208 +178,28 @@ fn matched<'m>(
             let again = counted("TcpExt.TCPSynRetrans");
             (again, if again > Some(0) { Proof::TwoWitnesses } else { Proof::OneWitness })
         }
-        For::Data => {
+        For::Data | For::More => {
             let again = counted("Tcp.RetransSegs");
             (again, if again > Some(0) { Proof::OneWitness } else { Proof::Inferred })
         }
     };
+    let is_open = what == For::More && own.iter().any(|at| may_be_protocol(measures, &ends[*at]));
     let wording = match what {
         For::Connection => connecting(measures, address, &end, again),
         For::Data => answering(measures, address, &end, again),
+        For::More => may_send_more(measures, address, &end, is_open),
     };
     let by = Culprit::peer(address.ip().to_string(), address.to_string());
     let matched = Match::new(by, proof, move |_| wording.clone());
     let mut matched = relay_legs::said(measures, &end, matched);
     // Owed is not late: a subscriber waits like this all day.
-    if end.owed {
-        matched.severity_max = Severity::Warning;
+    match what {
+        For::More if !is_open => matched.severity_max = Severity::Note,
+        For::More => matched.severity_max = Severity::Warning,
+        _ if end.owed => matched.severity_max = Severity::Warning,
+        _ => {}
     }
     Some(own.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
-}
-
-/// Waits for what a peer elsewhere has to say.
-fn answering(
-    measures: &Measures<'_>,
-    address: SocketAddr,
-    end: &End,
-    again: Option<u64>,
-) -> Wording {
-    let waits = who_waits(measures, end);
-    let nothing_lost = match is_here(address) {
-        true => "",
-        false => {
-            " This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
-        }
-    };
-    Wording {
-        title: format!("{waits} for {address}, which takes its time to answer"),
-        text: format!(
-            "{} pass in waits for what it sends, {} the longest.{}{}{}",
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::seconds(end.longest_seconds),
-            translated(measures, end),
-            if is_here(address) { UNSEEN } else { "" },
-            match again {
-                None => String::new(),
-                Some(0) => nothing_lost.to_string(),
-                Some(n) => format!(
-                    " This host sent {} again meanwhile: the way may lose packets.",
-                    words::count(n as usize, "segment", "segments")
-                ),
-            },
-        ),
-        evidence: [
-            Evidence::new("time waited for data", end.seconds, "s", "sched_switch"),
-            Evidence::new("longest wait for data", end.longest_seconds, "s", "sched_switch"),
-        ]
-        .into_iter()
-        .chain(again.map(|again| {
-            let source = "/proc/net/snmp Tcp.RetransSegs";
-            Evidence::new("segments sent again", again as f64, "1", source)
-        }))
-        .collect(),
-        remedy: ways_out(measures, address, end, "see how far away it is, and what it does"),
-    }
-}
-
-/// A loopback address never leaves its host: whoever has the other end is a process here, which only root may see, or behind a translation.
-fn is_here(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
-/// What is said of such a peer.
-const UNSEEN: &str = " The address is this host's own; who answers there could not be seen.";
-
-/// Whom it is really, where its address stands for another.
-fn translated(measures: &Measures<'_>, end: &End) -> String {
-    let Object::Inet(ino) = end.object else { return String::new() };
-    let Some(socket) = measures.model.called.socket(ino) else { return String::new() };
-    match measures.model.called.translations.other_end(socket) {
-        (far, _) if far == socket.remote => String::new(),
-        (far, _) => format!(" That address stands for {far} here: this host translates it (NAT)."),
-    }
-}
-
-/// This side of the connection, and the way to the peer.
-fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str) -> Vec<Remedy> {
-    let socket = match end.object {
-        Object::Inet(ino) => measures.model.called.socket(ino),
-        _ => None,
-    };
-    let own = socket.map(|socket| Remedy {
-        text: "see what this side knows of the connection: what was not acknowledged, and since when nothing came"
-            .into(),
-        ..ask::of_socket(measures.model, socket)
-    });
-    let netns = socket.map_or(0, |it| it.netns);
-    if is_here(address) {
-        let ss = command_in(measures.model, netns, "ss");
-        let flags = if socket.is_none_or(InetRef::is_tcp) { "-tlnp" } else { "-ulnp" };
-        let who = Remedy {
-            text: "see who listens there (root sees every name, and is led to it)".into(),
-            command: format!("{ss} {flags} 'sport = :{}'", address.port()),
-            action: Some(Action::look(Question::State).through(ss.through.as_ref())),
-            ..Remedy::default()
-        };
-        return own.into_iter().chain([who]).collect();
-    }
-    let mtr = command_in(measures.model, netns, "mtr");
-    let by = if socket.is_none_or(InetRef::is_tcp) { "--tcp" } else { "--udp" };
-    let way = Remedy {
-        text: text.into(),
-        command: format!("{mtr} -n {by} --port {} {}", address.port(), address.ip()),
-        action: Some(Action::look(Question::State).through(mtr.through.as_ref())),
-        ..Remedy::default()
-    };
-    own.into_iter().chain([way]).collect()
-}
-
-/// What is done about a family of addresses that is dead.
-fn other_way(measures: &Measures<'_>, end: &End, address: SocketAddr, by: &str) -> Remedy {
-    let netns = match end.object {
-        Object::Inet(ino) => measures.model.called.socket(ino).map_or(0, |it| it.netns),
-        _ => 0,
-    };
-    let ip = command_in(measures.model, netns, "ip");
-    let tried = family(address);
-    // gai.conf(5): the order of getaddrinfo alone.
-    let (first, version) = match by {
-        "IPv4" => {
-            (" (or let names lead to IPv4 first: precedence ::ffff:0:0/96 100 in gai.conf)", 6)
-        }
-        _ => ("", 4),
-    };
-    Remedy {
-        text: format!(
-            "bring {tried} there in order (its route, or a filter that drops it), or take that address out of the name's{first}"
-        ),
-        command: format!("{ip} -{version} route get {}", address.ip().to_canonical()),
-        action: Some(Action::look(Question::State).through(ip.through.as_ref())),
-        ..Remedy::default()
-    }
-}
-
-/// What an address does not do, and the other family does: for the title, and in a sentence.
-fn by_the_other(other: Instead, tried: &str, seconds: f64) -> (String, String) {
-    let (by, to) = (family(other.address), other.address.ip().to_canonical());
-    match other.next {
-        true => (
-            format!("does not answer by {tried}: {by} is tried next, and does"),
-            format!(
-                " {} went to {tried}, which is dead there: the same thread gets through to {to} by {by} right after it.",
-                words::seconds(seconds)
-            ),
-        ),
-        false => (
-            format!("does not answer by {tried}, while {by} does"),
-            format!(" By {by}, and not by {tried}, it gets through to {to}."),
-        ),
-    }
-}
-
-/// Waits to be connected.
-fn connecting(
-    measures: &Measures<'_>,
-    address: SocketAddr,
-    end: &End,
-    again: Option<u64>,
-) -> Wording {
-    let waits = who_waits(measures, end);
-    let other = instead(measures, end, address);
-    let (does, then) = other.map_or_else(
-        || ("does not answer".to_string(), String::new()),
-        |other| by_the_other(other, family(address), end.seconds),
-    );
-    let mut ways = ways_out(measures, address, end, "see whether it can be reached at all");
-    if let Some(other) = other {
-        ways.insert(0, other_way(measures, end, address, family(other.address)));
-    }
-    Wording {
-        title: format!("{waits} for a connection to {address}, which {does}"),
-        text: format!(
-            "{} pass in waits to be connected, {} the longest{}.{}{then}",
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::seconds(end.longest_seconds),
-            again.map_or_else(String::new, |n| format!(
-                "; {}",
-                words::count(n as usize, "attempt was repeated", "attempts were repeated")
-            )),
-            translated(measures, end),
-        ),
-        evidence: std::iter::once(Evidence::new(
-            "longest wait to be connected",
-            end.longest_seconds,
-            "s",
-            "sched_switch",
-        ))
-        .chain(again.map(|again| {
-            let source = "/proc/net/netstat TcpExt.TCPSynRetrans";
-            Evidence::new("attempts to connect that were repeated", again as f64, "1", source)
-        }))
-        .chain(permanent_entry(measures, end))
-        .collect(),
-        remedy: ways,
-    }
 }
 
 #[cfg(test)]
@@ -518,6 +369,52 @@ mod tests {
     #[test]
     fn on_a_host_a_wait_for_data_may_be_a_subscribers() {
         assert!(findings(asks(48)).is_empty());
+    }
+
+    #[test]
+    fn whoever_has_the_last_word_of_its_peer_may_wait_for_news() {
+        let said = |sent_jiffies, received_jiffies, target| {
+            let turn = TcpTurn {
+                sent_jiffies,
+                received_jiffies,
+                jiffy_ns: 4_000_000,
+                ..TcpTurn::default()
+            };
+            let state = SocketState {
+                turn: Some(turn),
+                acked_bytes: 80,
+                received_bytes: 900,
+                rtt_us: 20_000,
+                ..SocketState::default()
+            };
+            let stands = Place {
+                state: WaitState::Sleep,
+                syscall: "recvfrom".into(),
+                object: Some(far(100, 40_000, 1)),
+                ..Place::default()
+            };
+            let facts = vec![
+                look_at(target, 10),
+                Fact { at_ns: LOOK_NS, ..with_state(10, "client", far(100, 40_000, 1), state) },
+                at_place(10, "client", stands),
+            ];
+            let found = findings(facts).remove(0);
+            assert_eq!(found.code, CODE);
+            found
+        };
+        let found = |sent_jiffies, received_jiffies, target| {
+            let found = said(sent_jiffies, received_jiffies, target);
+            (found.severity, found.title.contains("sends next"))
+        };
+        assert_eq!(found(5_000, 4_000, TargetKind::Process), (Severity::Note, true));
+        assert_eq!(found(4_000, 5_000, TargetKind::Process), (Severity::Warning, false), "asked");
+        assert_eq!(found(5_000, 4_000, TargetKind::Command).0, Severity::Critical);
+        // Session tickets come a round trip after the question: the answer may be still to come.
+        assert_eq!(found(5_000, 4_995, TargetKind::Process), (Severity::Warning, true));
+        let open = said(5_000, 4_995, TargetKind::Process).text;
+        assert!(open.contains("or no more than the protocol's own"), "{open}");
+        let text = said(5_000, 4_000, TargetKind::Process).text;
+        assert!(!text.contains("nothing was asked") && !text.contains("  "), "{text}");
     }
 
     #[test]

@@ -121,6 +121,7 @@ fn what_a_server_wrote_before_it_closed_waits_in_the_queue_for_its_reader() {
     let alone = reads_the_rest(290, false);
     assert_eq!((&*alone[0].code, alone[0].victims[0].pid), ("net.local_queue", 10));
     assert!(alone[0].title.starts_with("what is sent to client 10 waits 303 ms"), "{alone:?}");
+    assert!(alone[0].remedy[0].text.starts_with("let the shaper pass twice"), "{alone:?}");
     let beside = reads_the_rest(290, true);
     let title = &beside[0].title;
     assert!(title.starts_with("packets to client 10 wait 303 ms behind"), "{title}");
@@ -289,4 +290,82 @@ fn a_link_at_its_speed_is_said_and_a_device_of_software_has_none() {
     assert!(said("", 5).ends_with("Its link carries 5mbit, and no more."), "{}", said("", 5));
     assert!(!said("", 1_000).contains("Its link carries"));
     assert!(!said("veth", 5).contains("Its link carries"));
+}
+
+#[test]
+fn a_queue_stands_while_a_command_sends_however_long_it_does_other_things() {
+    let said = |kind: TargetKind, tenths: std::ops::Range<u64>| {
+        let mut facts = queue(0);
+        facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::QdiscSample(sample) if tenths.contains(&(fact.at_ns / 100_000_000)) => {
+                    (sample.backlog_packets, sample.backlog_bytes) = (127, 127 * 1_514);
+                }
+                Body::QdiscSojourn(sojourn) => {
+                    sojourn.sojourn_ns_min_by_tenth = vec![0; 10];
+                    let full = tenths.clone().map(|_| 290_000_000);
+                    sojourn.sojourn_ns_min_by_tenth.extend(full);
+                }
+                _ => {}
+            }
+        }
+        facts.push(with_state(10, "sender", near(), SocketState::default()));
+        facts.push(wait(10, "sender", "sendto", near(), tenths.start, tenths.end));
+        facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+        facts.push(look_at(kind, 10));
+        codes(facts).contains(&"net.local_queue".to_string())
+    };
+    assert!(said(TargetKind::Command, 10..30));
+    assert!(!said(TargetKind::Command, 10..15), "half a second says nothing");
+    assert!(!said(TargetKind::Process, 10..30), "it empties for half of the look");
+}
+
+#[test]
+fn what_goes_into_a_tunnel_waits_in_the_queue_that_the_tunnels_packets_pass() {
+    let said = |carries: bool, beside: bool| {
+        let mut facts = queue(290);
+        facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
+        facts.push(flow(30, "vpn", 1_194, 1_985, 3_000_000, 303));
+        if beside {
+            let inside = inet("tcp", 101, "10.8.0.1:40001", "10.8.0.2:22", 1);
+            facts.push(with_state(11, "ssh", inside, SocketState::default()));
+        }
+        let inside = inet("tcp", 100, "10.8.0.1:40000", "10.8.0.2:80", 1);
+        facts.push(with_state(10, "sender", inside.clone(), SocketState::default()));
+        facts.push(wait(10, "sender", "sendto", inside, 0, 48));
+        facts.push(next_hop("10.8.0.2", ("tun0", "tun", 5), 0));
+        let process = crate::rules::scenes::thread(if carries { 30 } else { 31 }, "vpn");
+        let reader = TapReader { netns: 1, interface: "tun0".into(), process };
+        facts.push(fact(Body::TapReader(reader)));
+        facts.push(look_at(TargetKind::Process, 10));
+        findings(facts).into_iter().find(|it| it.code == "net.local_queue")
+    };
+    let found = said(true, false).expect("it stands there");
+    assert!(found.title.starts_with("what sender 10 sends waits 303 ms in"), "{}", found.title);
+    assert!(found.text.contains("in the packets of the tunnel of vpn 30"), "{}", found.text);
+    assert!(found.remedy[0].text.starts_with("let the shaper pass twice"), "{found:?}");
+    assert!(said(false, false).is_none(), "another's tunnel");
+    let beside = said(true, true).expect("it stands there").remedy;
+    assert!(beside.iter().any(|it| it.text.starts_with("keep the queue short")), "{beside:?}");
+}
+
+#[test]
+fn who_fills_a_queue_by_one_flow_and_waits_with_another_is_helped_by_a_queue_for_each() {
+    let ways = |small: bool| {
+        let mut facts = queue(290);
+        facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
+        facts.push(with_state(10, "nginx", near(), SocketState::default()));
+        facts.push(wait(10, "nginx", "sendto", near(), 0, 48));
+        facts.push(of_stream(flow(10, "nginx", 100, 1_985, 3_000_000, 303)));
+        if small {
+            facts.push(flow(10, "nginx", 7_001, 15, 1_500, 303));
+        }
+        let found = findings(facts).into_iter().find(|it| it.code == "net.local_queue");
+        found.expect("it stands there").remedy
+    };
+    let [alone, both] = [false, true].map(ways);
+    assert!(alone.iter().all(|it| !it.command.contains("fq_codel")), "{alone:?}");
+    assert!(both.iter().any(|it| it.command.contains("fq_codel")), "{both:?}");
+    assert!(both.iter().any(|it| it.text.starts_with("keep the queue short")), "{both:?}");
 }

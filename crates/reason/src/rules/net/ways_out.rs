@@ -44,6 +44,22 @@ pub(crate) fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
     ToolWithin { words, through }
 }
 
+/// A command over files of /sys/class/net, as it is run where an interface is. /sys shows the interfaces of the network namespace in which it was
+/// mounted: `ip netns exec` mounts it anew, who enters by a process does so for itself.
+pub(crate) fn sysfs_in(model: &Model, netns: u32, command: &str) -> ToolWithin {
+    let shell = |command: &str| format!("sh -c {}", words::shell(command));
+    let within = command_in(model, netns, &shell(command));
+    let anew =
+        || format!("unshare -m {}", shell(&format!("mount -t sysfs sysfs /sys && {command}")));
+    match &within.through {
+        Some(_) => command_in(model, netns, &anew()),
+        None if within.words.starts_with("sh ") => {
+            ToolWithin { words: command.to_string(), through: None }
+        }
+        None => within,
+    }
+}
+
 /// Stops a process until it is continued, for who is only too loud.
 pub(crate) fn pause(who: &ThreadRef) -> Remedy {
     let text = format!(

@@ -19,6 +19,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::lasting::newest_of;
 use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
@@ -433,11 +434,7 @@ fn fewer_connections() -> Vec<Remedy> {
 }
 
 fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
-    let pid = if several {
-        format!("$(pidof -s {})", words::shell(&most.comm))
-    } else {
-        most.pid.to_string()
-    };
+    let pid = if several { newest_of(&most.comm) } else { most.pid.to_string() };
     vec![
         Remedy {
             text: "see whether the processor's instructions are there, and not hidden from the program".into(),

@@ -9,6 +9,8 @@ pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
 pub(crate) mod descriptor_trend;
 mod failed_program;
+#[cfg(test)]
+mod failed_program_tests;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod gc;

@@ -2,11 +2,15 @@
 //!
 //! A log collector that was stopped, a reader that sleeps between lines. A reader that is at work all the time is
 //! no fault: then the pipe is only the place where a busy pipeline shows that it is busy, and nothing is said here.
+//! Nor is the last stage of a pipeline that takes what comes at a pace of its own (a player, a rate limit, a loop that sleeps): the stage before was
+//! begun for it, and whoever asks is led to the sleep. That is so only where nobody else waits for the writer: a server's log that is taken so slowly is a fault.
+//! The clients of a server may be on other hosts, where nobody sees them wait: a writer that listens, or that was asked, is no mere stage.
 //! A process that has crashed writes its core into such a pipe: core_dump.rs has the words.
 //! Rejected: how full the pipe is (a full one with a quick reader is a good pipeline).
 
 use super::core_dump;
-use crate::facts::{Endpoint, ObjectRef};
+use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::graph::debts::Debt;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -18,7 +22,10 @@ use crate::rules::proof::Proof;
 use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
+use std::collections::HashMap;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -38,6 +45,11 @@ pub(crate) static RULE: Rule = Rule {
             "a_reader_at_work_makes_a_pipeline_that_computes",
         ),
         Refutation::new(
+            "the reader's standard input is the writer's standard output, the reader takes some of it at each of its own sleeps, and nobody else \
+             waits for the writer, which serves nobody: a pipeline at its pace",
+            "a_pipeline_at_the_pace_of_its_last_stage_is_no_fault",
+        ),
+        Refutation::new(
             "the reader itself waits for something with a name",
             "a_reader_that_waits_for_a_cpu_is_the_cpus_victim",
         ),
@@ -48,15 +60,22 @@ pub(crate) static RULE: Rule = Rule {
         "make the pipe larger (F_SETPIPE_SZ) where the reader is late only now and then",
     ],
     stories: &["S0.5"],
-    thresholds: &[&AT_WORK],
+    thresholds: &[&AT_WORK, &PACE],
     finds: Finds::Look(find),
 };
+
+static PACE: Threshold = Threshold::new(
+    1.5,
+    "s",
+    "longest wait for room in a pipeline whose last stage sleeps between reads; with a longer one it does not read",
+    "chosen: above the second for which loops sleep most often; a player of CD quality takes 64 KiB in 0.4 s",
+);
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
         let doing = meanwhile(measures, end);
         let reader = wait_words::holder(measures, end);
-        if reader.is_some() && doing.at_work {
+        if reader.as_ref().is_some_and(|it| doing.at_work || is_pace(measures, end, it)) {
             return None;
         }
         let proof = if reader.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
@@ -65,6 +84,41 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         Some(holder_doing::claim(matched, ends, at))
     };
     holder_doing::open(ends, WaitClass::PipeWrite).filter_map(of_end).collect()
+}
+
+/// Whether the writer is the stage before in a pipeline, and its reader goes on reading at a pace of its own. Who waits for one of them to
+/// end, or reads what they write, began them or belongs to them.
+fn is_pace(measures: &Measures<'_>, end: &End, reader: &ThreadRef) -> bool {
+    use WaitClass::{Child, Idle, PipeRead, PipeWrite, ProcessEnd, Timer, Vfork};
+    let writer = &end.links[end.named].who;
+    let has = |pid: u32, fd: u32| ends(measures, end).any(|e| e.process.pid == pid && e.fd == fd);
+    let is_stage = has(writer.pid, 1) && has(reader.pid, 0);
+    // A sleep in the kernel for a reason that is not known is no pace that somebody chose.
+    let is_own = matches!(end.holder_mostly(), Some(Timer | Idle)) && !end.circle;
+    let is_alone = end
+        .via
+        .keys()
+        .all(|class| matches!(class, Child | Idle | PipeRead | PipeWrite | ProcessEnd | Vfork));
+    let longest = wait_words::longest(measures, end);
+    is_stage
+        && is_own
+        && is_alone
+        && longest.all > 1
+        && longest.seconds < PACE.value
+        && !is_server(measures, writer.pid)
+}
+
+/// Whether somebody may wait for a process whom nobody here sees: it listens, or a question came to it.
+fn is_server(measures: &Measures<'_>, pid: u32) -> bool {
+    let listens = |it: &Endpoint| {
+        let is_listener = matches!(&it.object, ObjectRef::Inet(own) if own.state == TCP_LISTEN);
+        it.process.pid == pid && is_listener
+    };
+    let debts = measures.graph.debts();
+    let was_asked = |of: &HashMap<u32, Vec<Debt>>| of.get(&pid).is_some_and(|all| !all.is_empty());
+    was_asked(&debts.owes)
+        || was_asked(&debts.owed_before)
+        || measures.model.held.endpoints.iter().any(listens)
 }
 
 fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_>) -> Wording {
@@ -306,6 +360,77 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.pipe_peer", Severity::Critical));
         assert!(finding.title.contains("collector 20 sleeps"), "{}", finding.title);
+    }
+
+    /// What is found of a pipeline whose last stage sleeps so long between reads, from descriptor to descriptor; and whether a client waits for the first.
+    fn paced(each_ms: Ns, from_fd: u32, has_client: bool) -> bool {
+        paced_with(each_ms, from_fd, has_client, Vec::new())
+    }
+
+    /// The same with what else is known of them.
+    fn paced_with(each_ms: Ns, from_fd: u32, has_client: bool, others: Vec<Fact>) -> bool {
+        let mut facts = pipe(blocked(20, "collector", WaitState::Sleep, "nanosleep"));
+        facts.retain(|f| !matches!(&f.body, Body::Blocked(_)));
+        for fact in &mut facts {
+            if let Body::Endpoint(end) = &mut fact.body {
+                end.fd = if end.readable { 0 } else { from_fd };
+            }
+        }
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "write".into(),
+            object: Some(ObjectRef::Pipe { ino: 77 }),
+            ..Place::default()
+        };
+        let each_ns = each_ms * 1_000_000;
+        for at in 0..LOOK_NS / each_ns {
+            let (begin_ns, end_ns) = (at * each_ns, (at + 1) * each_ns - 100_000);
+            facts.push(slept(20, "collector", begin_ns, end_ns));
+            let by = thread(20, "collector");
+            let wake =
+                Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+            let (thread, place) = (thread(10, "service"), place.clone());
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        }
+        facts.extend(others);
+        if has_client {
+            let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+            let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: Some("/run/s".into()) };
+            let asks = Place {
+                state: WaitState::Sleep,
+                syscall: "read".into(),
+                object: Some(near.clone()),
+                ..Place::default()
+            };
+            facts.extend([endpoint(5, "client", near), endpoint(10, "service", far)]);
+            facts.push(at_place(5, "client", asks));
+        }
+        explain(facts).findings.iter().any(|it| it.code == "process.pipe_peer")
+    }
+
+    #[test]
+    fn a_pipeline_at_the_pace_of_its_last_stage_is_no_fault() {
+        assert!(!paced(200, 1, false));
+        assert!(!paced(1_000, 1, false));
+        assert!(paced(2_500, 1, false), "it hardly reads");
+        assert!(paced(200, 7, false), "what it writes besides its output is not for a stage");
+        assert!(paced(200, 1, true), "a client waits for it meanwhile");
+    }
+
+    #[test]
+    fn a_server_whose_clients_nobody_here_sees_is_no_stage() {
+        let listener = ObjectRef::Inet(InetRef {
+            ino: 7,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: "0.0.0.0:80".parse().expect("an address"),
+            remote: "0.0.0.0:0".parse().expect("an address"),
+            state: 10,
+        });
+        let of = |pid, comm: &str| vec![descriptor(pid, 9, comm, listener.clone())];
+        assert!(paced_with(300, 1, false, of(10, "service")), "its log is taken so slowly");
+        assert!(!paced_with(300, 1, false, of(30, "other")), "another listens");
     }
 
     /// Each of two writes to a full pipe that the other should read.

@@ -17,6 +17,7 @@ use crate::model::membership::belongs;
 use crate::model::object::{CgroupKey, Object};
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
@@ -149,16 +150,13 @@ fn of_count_in_words(measures: &Measures<'_>, full: &FullGroup<'_>) -> Wording {
             Evidence::new("new processes or threads refused", refused as f64, "1", "pids.events"),
             Evidence::new("pids.max", limit as f64, "1", file(group)),
         ],
-        remedy: vec![larger(group, limit)],
+        remedy: vec![larger(measures.model, group, limit)],
     }
 }
 
-fn larger(group: &Cgroup, limit: u64) -> Remedy {
-    Remedy::to("let the group have twice as many, or end some of those that it has").write(
-        &file(group),
-        limit.saturating_mul(2),
-        limit,
-    )
+fn larger(model: &Model, group: &Cgroup, limit: u64) -> Remedy {
+    let text = "end some of those that it has, or let the group have twice as many";
+    group_limits::raise_processes(model, group, text, limit.saturating_mul(2))
 }
 
 fn file(group: &Cgroup) -> String {
@@ -188,7 +186,7 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
                 evidence.push(Evidence::new("pids.max", limit as f64, "1", file(group)));
                 evidence
             },
-            remedy: vec![larger(group, limit)],
+            remedy: vec![larger(measures.model, group, limit)],
         },
         Met::User => Wording {
             title: format!(

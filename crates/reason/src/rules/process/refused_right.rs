@@ -12,13 +12,13 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
-use crate::model::words;
-use crate::rules::action::Question;
+use crate::model::{lifetimes, words};
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
-use crate::rules::{Match, culprit};
+use crate::rules::{FileSeen, Match, culprit, file_of};
 
 const EACCES: i32 = 13;
 const EFBIG: i32 = 27;
@@ -141,7 +141,7 @@ fn explain(
         title: format!("{victim} is refused {what} again and again: {reason}"),
         text: format!("{} {text}", refusal_words::between(tries, loss.seconds, loss.wall_seconds)),
         evidence,
-        remedy: vec![remedy(why, tries, &name)],
+        remedy: vec![remedy(measures, why, tries, &name)],
     }
 }
 
@@ -201,10 +201,51 @@ fn witness(why: Why) -> Option<Evidence> {
     })
 }
 
-fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
+/// A file as whoever is refused sees it: a container has others by the same path, and a path may begin where the process is. None of what is no
+/// file, or which nobody who is left is known to see.
+fn seen(measures: &Measures<'_>, tries: &Tries<'_>, name: &str) -> Option<FileSeen> {
+    let who = &tries.last.thread;
+    let path = tries.last.path.as_deref().unwrap_or(name);
+    if path.starts_with('/') {
+        return file_of(measures.model, who, path);
+    }
+    let is_path = tries.last.path.is_some() && !path.is_empty();
+    (is_path && lifetimes::is_there_at_end(measures.model, who)).then(|| FileSeen {
+        path: format!("/proc/{}/cwd/{path}", who.pid),
+        through: Some(who.clone()),
+    })
+}
+
+/// Shows on which mount a file is: of a container the list of all, as the tool looks a path up where it is run itself.
+fn mount_of(seen: &FileSeen) -> String {
+    match &seen.through {
+        Some(by) if seen.path.starts_with(&format!("/proc/{}/root", by.pid)) => {
+            format!("findmnt -N {} -o TARGET,SOURCE,FSTYPE,OPTIONS", by.pid)
+        }
+        _ => format!("findmnt -T {}", words::shell(&seen.path)),
+    }
+}
+
+/// Shows who may do what with a file, and with each folder above it. The tool that does follows the link to another's files as its own.
+fn modes_of(seen: &FileSeen) -> String {
+    let root = seen.through.as_ref().map(|by| format!("/proc/{}/root", by.pid));
+    let Some(inside) = root.as_deref().and_then(|root| seen.path.strip_prefix(root)) else {
+        return format!("namei -l {}", words::shell(&seen.path));
+    };
+    let ends = inside.char_indices().filter(|(at, c)| *c == '/' && *at > 0).map(|(at, _)| at);
+    let root = root.unwrap_or_default();
+    let paths = ends.chain([inside.len()]).map(|end| format!("{root}{}", &inside[..end]));
+    let words: Vec<String> = paths.map(|path| words::shell(&path)).collect();
+    format!("ls -ld {}", words.join(" "))
+}
+
+fn remedy(measures: &Measures<'_>, why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
     let who = &tries.last.thread;
     let pid = who.pid;
     let call = &tries.last.syscall;
+    let seen = seen(measures, tries, name);
+    let of_file =
+        |command: fn(&FileSeen) -> String| seen.as_ref().map_or_else(String::new, command);
     let (text, command) = match why {
         Why::Filter => (
             format!(
@@ -218,11 +259,10 @@ fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
             ),
             format!("grep Cap /proc/{pid}/status"),
         ),
-        Why::ReadOnly => (
-            "see which mount it is, and why it is read-only".into(),
-            format!("findmnt -T {}", words::shell(name)),
-        ),
-        Why::Mode => ("see who may do that".into(), format!("namei -l {}", words::shell(name))),
+        Why::ReadOnly => {
+            ("see which mount it is, and why it is read-only".into(), of_file(mount_of))
+        }
+        Why::Mode => ("see who may do that".into(), of_file(modes_of)),
         Why::FileSize(limit) => {
             let text = "let its files become twice as large, or have it begin a new one";
             return raised_limit::twice(text, who, ("--fsize", "RLIMIT_FSIZE"), &limit);
@@ -230,14 +270,17 @@ fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
         Why::FileSystemSize => (
             "see which file system it is: another one may take it, or it is written in parts"
                 .into(),
-            format!("findmnt -T {}", words::shell(name)),
+            of_file(mount_of),
         ),
         Why::Unknown => ("see what the kernel says of it".into(), "dmesg | tail -n 20".into()),
     };
     let way = Remedy::to(text);
     match why {
         Why::Filter | Why::Capability(_) => way.ask(Question::State, who, command),
-        _ => way.command(command),
+        _ => {
+            let through = seen.as_ref().and_then(|seen| seen.through.as_ref());
+            way.command(command).acting(Action::look(Question::State).through(through))
+        }
     }
 }
 
@@ -296,6 +339,44 @@ mod tests {
         assert_eq!(setting(&open(super::EACCES)).as_deref(), Some("mode and owner"));
         let on_the_way = Denied { errno: super::EACCES, ..chown() };
         assert_eq!(setting(&on_the_way).as_deref(), Some("mode and owner"), "it would be EPERM");
+    }
+
+    /// The way out of who may not write to a file, in a container of its own or not.
+    fn way(errno: i32, path: &str, is_inside: bool) -> String {
+        let group = "/system.slice/docker-1.scope".to_string();
+        let cgroups = vec![Membership { controllers: Vec::new(), path: group.clone() }];
+        let own = Thread { thread: thread(10, "job"), cgroups, ..Thread::default() };
+        let container = Container {
+            name: "web".into(),
+            id: "1".into(),
+            runtime: "docker".into(),
+            cgroups: vec![group],
+            pod: None,
+        };
+        let mut facts = host();
+        facts.push(of_process(10, "job"));
+        if is_inside {
+            facts.extend([identity(own), fact(Body::Container(container))]);
+        }
+        let path = Some(path.to_string());
+        for at in 1..=3 {
+            let refused = Denied { errno, path: path.clone(), ..refusal(10, "job", "openat") };
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused) });
+            facts.push(slept(10, "job", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        explain(facts).findings[0].remedy[0].command.clone()
+    }
+
+    #[test]
+    fn a_file_is_looked_at_where_whoever_is_refused_sees_it() {
+        assert_eq!(way(super::EACCES, "/srv/a b", false), "namei -l '/srv/a b'");
+        assert_eq!(way(super::EROFS, "/srv/a b", false), "findmnt -T '/srv/a b'");
+        let root = "/proc/10/root";
+        let inside = format!("ls -ld {root}/srv '{root}/srv/a b'");
+        assert_eq!(way(super::EACCES, "/srv/a b", true), inside);
+        let mounts = "findmnt -N 10 -o TARGET,SOURCE,FSTYPE,OPTIONS";
+        assert_eq!(way(super::EROFS, "/srv/a b", true), mounts);
+        assert_eq!(way(super::EACCES, "conf/a", true), "namei -l /proc/10/cwd/conf/a");
     }
 
     #[test]

@@ -17,9 +17,10 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::net::ways_out::{ToolWithin, command_in};
+use crate::rules::own_pace;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
-use crate::rules::wording::{Culprit, Remedy, Wording};
+use crate::rules::wording::{Culprit, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::net::SocketAddr;
@@ -52,6 +53,10 @@ pub(crate) static RULE: Rule = Rule {
             "what_ends_well_now_and_then_is_not_tried",
         ),
         Refutation::new(
+            "the program was run for its answer (grep, pgrep, test), and that was no: it is a note",
+            "an_answer_is_no_failure_and_who_dies_each_time_stays_found",
+        ),
+        Refutation::new(
             "the process that a server began for the connection ended well, or lived on: it was a session",
             "who_connects_and_whose_session_ends_badly_at_once_is_turned_away",
         ),
@@ -63,6 +68,10 @@ pub(crate) static RULE: Rule = Rule {
             "an IPv6 address was refused, after which an IPv4 one is tried",
             "an_ipv6_address_may_not_be_the_last_that_was_tried",
         ),
+        Refutation::new(
+            "an event loop that listens tries, and no client of it waits for an answer (a note: it checks its backends)",
+            "a_server_that_checks_its_backends_is_not_held_up",
+        ),
     ],
     remedies: &[
         "see whether the server runs, and at which address it listens",
@@ -72,7 +81,7 @@ pub(crate) static RULE: Rule = Rule {
         "give the program the capability or the file's mode that it lacks, or let its seccomp filter pass the call",
     ],
     stories: &["S1.4"],
-    thresholds: &[&refusal_words::SLEPT_MIN],
+    thresholds: &[&refusal_words::SLEPT_MIN, &own_pace::STANDS],
     finds: Finds::End(find),
 };
 
@@ -100,7 +109,33 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         _ => Culprit { name, ..Culprit::default() },
     };
     let proof = if tries.reported > 1 { Proof::TwoWitnesses } else { Proof::OneWitness };
-    Some(Match::new(by, proof, move |loss| explain(measures, end, &tries, loss)))
+    let is_own_pace = own_pace::is_at_own_pace(measures, end, &tries.last.thread);
+    let matched = Match::new(by, proof, move |loss| {
+        let wording = explain(measures, end, &tries, loss);
+        if is_own_pace { checks(measures, end, &tries, wording) } else { wording }
+    });
+    let severity_max = if is_own_pace { Severity::Note } else { matched.severity_max };
+    Some(Match { severity_max, ..matched })
+}
+
+/// The same of a server that tries at a pace of its own, while nobody waits for it.
+fn checks(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, wording: Wording) -> Wording {
+    let name = measures.model.name_of(&end.object).name;
+    let by = measures.model.threads.who(&tries.last.thread);
+    let (call, errno) = (&tries.last.syscall, refusal_words::errno_name(tries.last.errno));
+    let times = words::count(tries.times as usize, "try", "tries");
+    let how = match end.class {
+        WaitClass::NoRoute => "cannot be reached from here",
+        _ => "refuses its connections: nobody listens there, or a firewall's rule says so (REJECT)",
+    };
+    Wording {
+        title: format!("{name} does not answer the checks of {by}: {times}, each refused"),
+        text: format!(
+            "{name} {how} ({call}: {errno}). {by} looks at a pace of its own whether that server is there: no client of it \
+             was seen to wait for an answer."
+        ),
+        ..wording
+    }
 }
 
 /// The process that has the address that was asked for.
@@ -200,7 +235,7 @@ fn refused(
             format!(
                 "{slept} The socket is there, and nobody listens on it: whoever made it has ended, or has not begun."
             ),
-            ("see who has the socket", format!("{ss} -lxp src {}", words::shell(&name))),
+            ("see who has the socket", format!("{ss} -axp | grep -F -- {}", words::shell(&name))),
         ),
         (Object::FileSystem(_), _) => (
             format!("{victim} waits for room on {name}: its writes are refused"),
@@ -276,7 +311,7 @@ fn no_address(
             ),
             (
                 "see how many connections there are to it, those that have ended included",
-                format!("{ss} -tan dst {address}"),
+                format!("{ss} -tan dst {}", words::shell(&address.to_string())),
             ),
         ),
         _ => (
@@ -296,6 +331,7 @@ mod tests {
     use crate::facts::*;
     use crate::graph::end::EndKind;
     use crate::rules::scenes::*;
+    use crate::rules::wording::Severity;
 
     const SECOND: Ns = 1_000_000_000;
     const ECONNREFUSED: i32 = 111;
@@ -407,6 +443,62 @@ mod tests {
         assert!(title.contains("waits for a way to 10.9.9.9:80"), "{title}");
         assert!(text.contains("No route of its network namespace leads there"), "{text}");
         assert!(said(113).2.contains("EHOSTUNREACH"));
+    }
+
+    /// A proxy of which somebody asks so, that is refused each second in this call, and sent its client something so many jiffies ago.
+    fn proxy(kind: TargetKind, call: &str, listens: bool, served: Option<u32>) -> (bool, String) {
+        let refused = Denied { thread: thread(10, "proxy"), ..connect("10.0.0.7:80") };
+        let inet = |ino, local: &str, remote: &str, state| {
+            let (local, remote) = (local.parse(), remote.parse());
+            let (local, remote) = (local.expect("an address"), remote.expect("an address"));
+            let protocol = "tcp".into();
+            ObjectRef::Inet(InetRef { ino, netns: 1, protocol, local, remote, state })
+        };
+        let (name, cgroups, words) = ("proxy".to_string(), Vec::new(), Vec::new());
+        let mut facts = host();
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups, words })));
+        if listens {
+            facts.push(endpoint(10, "proxy", inet(7, "0.0.0.0:80", "0.0.0.0:0", 10)));
+        }
+        if let Some(sent_jiffies) = served {
+            let turn = TcpTurn { sent_jiffies, jiffy_ns: 4_000_000, ..TcpTurn::default() };
+            let state =
+                SocketState { acked_bytes: 900, turn: Some(turn), ..SocketState::default() };
+            let client = inet(8, "10.0.0.1:80", "10.0.0.9:4000", 1);
+            let mut fact = descriptor(10, 9, "proxy", client);
+            if let Body::Endpoint(endpoint) = &mut fact.body {
+                endpoint.socket = Some(state);
+            }
+            facts.push(Fact { at_ns: LOOK_NS, ..fact });
+        }
+        for at in 1..=3 {
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused.clone()) });
+            let mut sleep = slept(10, "proxy", at * SECOND + 1_000, (at + 1) * SECOND - 1_000);
+            if let Body::Wait(wait) = &mut sleep.body {
+                wait.place.syscall = call.into();
+            }
+            facts.push(sleep);
+        }
+        let found = explain(facts).findings.remove(0);
+        (found.severity > Severity::Note, found.title)
+    }
+
+    /// It waits for its clients in the same call as for the next try.
+    #[test]
+    fn a_server_that_checks_its_backends_is_not_held_up() {
+        let said = |call, listens| proxy(TargetKind::Process, call, listens, Some(100));
+        let (above, title) = said("epoll_wait", true);
+        assert!(!above && title.starts_with("10.0.0.7:80 does not answer the checks"), "{title}");
+        assert!(said("clock_nanosleep", true).0, "it does nothing else");
+        assert!(said("epoll_wait", false).0, "nobody could ask it");
+    }
+
+    #[test]
+    fn a_server_that_was_asked_about_and_serves_nobody_may_not_be_ready() {
+        let is_held_up = |kind, served| proxy(kind, "epoll_wait", true, served).0;
+        assert!(is_held_up(TargetKind::Process, None), "it has served nobody");
+        assert!(is_held_up(TargetKind::Process, Some(9_000)), "it did so before");
+        assert!(is_held_up(TargetKind::Command, Some(100)), "somebody waits for the command");
     }
 
     #[test]

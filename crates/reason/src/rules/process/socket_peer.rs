@@ -252,6 +252,11 @@ impl Waited {
         self.at_work >= AT_WORK.value * self.seconds()
     }
 
+    /// It mostly waits for events, which somebody brings.
+    fn is_elsewhere(&self) -> bool {
+        !self.is_at_work() && self.asleep < self.elsewhere
+    }
+
     /// What it mostly does, over an answer and in general, and its share of the time.
     fn doing(&self) -> (&'static str, &'static str, f64) {
         let (over, does, seconds) = match self.asleep >= self.elsewhere {
@@ -440,12 +445,15 @@ impl Answers {
         Wording {
             title,
             text: format!(
-                "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time{}, and waits for \
-                 nothing that has a name: the time is its own.",
+                "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time{}{}.",
                 words::of_window(loss.seconds, loss.wall_seconds),
                 if who == server { "it" } else { &*who },
                 words::percent(share),
                 self.place,
+                match self.waited.is_elsewhere() {
+                    true => "; who is to bring them was not seen",
+                    false => ", and waits for nothing that has a name: the time is its own",
+                },
             ),
             evidence: self.evidence(measures, read, loss),
             remedy: vec![{

@@ -3,9 +3,10 @@
 //! No wait is seen, as nobody sleeps; the CPU time is real, and whoever they wait for shares the CPUs with them. The system
 //! call of the samples and the kernel stacks are two facts for sched_yield; for spinning without the kernel there is the name
 //! of the function, of those that are known to do nothing else. Must not: say whom they wait for (nothing shows it), or take a
-//! function for spinning because it is hot. Rejected: the rate of involuntary switches, which every busy host has.
+//! function for spinning because it is hot, or blame who spins while nobody else wants the CPU: with a CPU for each thread that is the quickest
+//! way to wait. Rejected: the rate of involuntary switches, which every busy host has.
 
-use crate::facts::Work;
+use crate::facts::{ThreadRef, Work};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
@@ -25,6 +26,12 @@ static SHARE_MIN: Threshold = Threshold::new(
     "of a program's samples, those in yielding or in functions that spin; a lock that is had soon is rightly spun for",
     "chosen: what it does besides is then hardly twice as much",
 );
+static READY_MIN: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "threads that are ready and have none of these CPUs, on average; with fewer, whoever spins takes them from nobody",
+    "chosen: what a small service that is always late by a CPU has; four threads that meet on two CPUs have two",
+);
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -37,11 +44,15 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[
         "three tenths or more of its CPU samples are in sched_yield, by the call's number and by the kernel's stack, in \
          functions that do nothing but spin, or in a library of OpenMP",
-        "the CPUs that it may use are full: else it takes them from nobody",
+        "the CPUs that it may use are full, and threads wait for one of them, its own or others': else it takes them from nobody",
     ],
     refuted_by: &[
         Refutation::new("it yields, but mostly works", "a_yield_now_and_then_is_healthy"),
         Refutation::new("CPUs are idle", "who_spins_while_cpus_idle_hurts_nobody"),
+        Refutation::new(
+            "it fills the CPUs alone, with a thread for each, and no thread waits for one",
+            "who_spins_with_a_cpu_for_each_thread_hurts_nobody",
+        ),
         Refutation::new(
             "the kernel's stacks are not those of a yield",
             "calls_that_are_no_yields_by_their_stacks_do_not_count",
@@ -52,7 +63,7 @@ pub(crate) static RULE: Rule = Rule {
         "run no more such threads than there are CPUs (OMP_NUM_THREADS), or OMP_WAIT_POLICY=passive",
     ],
     stories: &[],
-    thresholds: &[&SHARE_MIN, &COST_MIN, &BUSY_MIN],
+    thresholds: &[&SHARE_MIN, &COST_MIN, &BUSY_MIN, &READY_MIN],
     finds: Finds::End(find),
 };
 
@@ -84,6 +95,8 @@ struct Spun {
     /// Functions that spin, with their shares, most first.
     functions: Vec<(String, f64)>,
     seconds: f64,
+    /// Threads that were ready without a CPU meanwhile, at a time.
+    ready: f64,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
@@ -103,21 +116,34 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let allowed =
         measures.model.threads.identity(&spent.process).map_or(&[][..], |it| &it.cpus_allowed);
     let are_full = measures.cpu.mean_busy(allowed).is_some_and(|busy| busy >= BUSY_MIN.value);
+    let ready = ready(measures, &spent.process);
     let cost = Cost::of_one(measures, &spent.process, seconds, end);
-    if !are_full || cost.seconds < COST_MIN.value * measures.wall_seconds() {
+    if !are_full
+        || ready < READY_MIN.value
+        || cost.seconds < COST_MIN.value * measures.wall_seconds()
+    {
         return None;
     }
     let by = culprit(measures.model, &spent.process);
     let proof = if spins > yields { Proof::OneWitness } else { Proof::TwoWitnesses };
     let yielding = spent.share(yields);
     let functions = functions.into_iter().map(|(name, samples)| (name, spent.share(samples)));
-    let spun = Spun { yielding, functions: functions.collect(), seconds, spent };
+    let spun = Spun { yielding, functions: functions.collect(), seconds, ready, spent };
     let does = spun.first().to_string();
     let matched = Match::new(by, proof, move |loss| spun.explain(loss.wall_seconds));
     let mut matched = cost.charge(matched, ("spins in", does));
     // Of its CPU time it is much; its threads' waits for a CPU, which come of it, are no reason to say less.
     matched.severity_min = Severity::Warning;
     Some(matched)
+}
+
+/// Threads that were ready and had none of the CPUs that a process may use, on average. Whoever looks waits besides.
+fn ready(measures: &Measures<'_>, process: &ThreadRef) -> f64 {
+    let own = measures.model.look.host.own_pid;
+    let all = measures.cpu.among(measures.cpu.allowed(process));
+    let others = all.iter().flat_map(|one| one.processes.values());
+    let ready: f64 = others.filter(|it| it.process.pid != own).map(|it| it.ready).sum();
+    ready / measures.cpu.counted_seconds.max(1e-9)
 }
 
 /// Samples of each function that only spins, and of each such library, most first.
@@ -167,6 +193,12 @@ impl Spun {
                 "cpu-clock samples, user functions",
             )
         }));
+        all.push(Evidence::new(
+            "threads that were ready without a CPU, at a time",
+            self.ready,
+            "1",
+            "scheduler sums",
+        ));
         Wording {
             title: format!("{who} waits by running: its threads spin in {}", self.first()),
             text: format!(
@@ -205,7 +237,16 @@ mod tests {
     use crate::measure::cpu_profile_tests::*;
 
     /// What is found while two CPUs are in use for this share of the look.
-    fn while_busy(busy: f64, mut facts: Vec<Fact>) -> Vec<Finding> {
+    fn while_busy(busy: f64, facts: Vec<Fact>) -> Vec<Finding> {
+        while_ready(busy, 1.0, facts)
+    }
+
+    /// The same while so many threads of another process wait for a CPU at a time.
+    fn while_ready(busy: f64, ready: f64, mut facts: Vec<Fact>) -> Vec<Finding> {
+        let runnable_ns = (ready * LOOK_NS as f64) as u64;
+        let thread = ThreadRef { tid: 77, pid: 77, start_ns: 1, comm: "other".into() };
+        let time = ThreadTime { thread, until_ns: LOOK_NS, runnable_ns, ..ThreadTime::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) });
         for (cpu, part) in [(0, 0.0), (1, 0.0), (0, 1.0), (1, 1.0)] {
             let ns = |share: f64| (part * share * LOOK_NS as f64) as u64;
             let (user_ns, idle_ns) = (ns(busy), ns(1.0 - busy));
@@ -260,6 +301,12 @@ mod tests {
     #[test]
     fn who_spins_while_cpus_idle_hurts_nobody() {
         assert_eq!(while_busy(0.7, yields("do_sched_yield", 400)), []);
+    }
+
+    #[test]
+    fn who_spins_with_a_cpu_for_each_thread_hurts_nobody() {
+        let of = |ready| while_ready(1.0, ready, yields("do_sched_yield", 400)).len();
+        assert_eq!((of(0.0), of(0.1), of(0.5)), (0, 0, 1));
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl<'m> Standstill<'m> {
         Some(Self { end, others, own, longest, targeted })
     }
 
+    /// Leaves a process out of those who wait for it: what that one waits for is its own doing.
+    pub(crate) fn without(mut self, pid: u32) -> Self {
+        self.others = self.others.of_victims(|victim| victim != pid);
+        self
+    }
+
     /// Somebody else waits for it.
     pub(crate) fn has_victims(&self) -> bool {
         !self.others.victims.is_empty()
@@ -69,9 +75,13 @@ impl<'m> Standstill<'m> {
         Some(main_thread(measures, pid))
     }
 
-    /// The name of who waits for it.
+    /// The name of who waits for it: the first of the chain, or where that stands still itself, whoever waits longest.
     pub(crate) fn victim(&self, measures: &Measures<'_>) -> String {
-        measures.subject(self.end.first_victim())
+        let first = self.end.first_victim();
+        let others = self.others.victims.values();
+        let most = others.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(who, _)| who);
+        let is_other = self.others.victims.contains_key(&first.pid);
+        measures.subject(most.filter(|_| !is_other).unwrap_or(first))
     }
 
     /// How many others waited for it, and how long, as a sentence.

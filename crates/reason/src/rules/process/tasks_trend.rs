@@ -8,6 +8,7 @@ use crate::measure::Measures;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::group_limits;
 use crate::rules::trend::{
     LEFT_MAX, PRESSING, SEEN_MIN, SEEN_SHARE, STEADY_MIN, Trend, Words, trends,
 };
@@ -59,7 +60,12 @@ fn matched<'m>(measures: &'m Measures<'m>, trend: Trend<'m>) -> Option<Match<'m>
             action: Some(Action::look(Question::State)),
             ..Remedy::default()
         },
-        Remedy::to("let the group have twice as many").write(&file, trend.twice(), trend.end.limit),
+        group_limits::raise_processes(
+            model,
+            group,
+            "let the group have twice as many",
+            trend.twice(),
+        ),
     ];
     let culprit = Culprit {
         container: Some(group.path.clone()),

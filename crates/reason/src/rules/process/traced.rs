@@ -4,7 +4,9 @@
 //! tracer that went away from the keyboard. A tracer of calls (strace) shows as many short stops. Most of them are too short to
 //! be seen one by one, and each costs its way off the CPU and back besides: so of it how often the process leaves
 //! the CPU is said and how little it runs, and never the sum of the stops alone. A busy program leaves the CPU as often by itself, so that is said
-//! only where stops were seen again and again: pstack and gcore stop each thread once. Must not: blame a tracer that nobody waits for.
+//! only where stops were seen again and again: pstack and gcore stop each thread once. Of stops that are over and make less than half of the look
+//! their number and their share are said: "held for" the longest of them would be said of the whole. Who began what it traces waits for that by design.
+//! Must not: blame a tracer that nobody waits for.
 
 use super::standstill::{NOTICED, Standstill};
 use crate::facts::{Ns, ThreadRef};
@@ -18,7 +20,8 @@ use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit, holder_doing};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
-use crate::waits::timeline::WaitSpan;
+use crate::waits::timeline::{self, WaitSpan};
+use std::collections::BTreeMap;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -39,7 +42,7 @@ pub(crate) static RULE: Rule = Rule {
         "end the tracer, if it has attached to the process: it lets it go (what it started itself it kills)",
     ],
     stories: &["S0.4"],
-    thresholds: &[&NOTICED, &STOP_MAX, &STOPS_MIN, &SEEN_MIN, &SPREAD_MIN],
+    thresholds: &[&NOTICED, &STOP_MAX, &STOPS_MIN, &SEEN_MIN, &SPREAD_MIN, &HELD_MIN],
     finds: Finds::End(find),
 };
 
@@ -72,6 +75,13 @@ static SPREAD_MIN: Threshold = Threshold::new(
 /// Where a process's sums are from.
 const SUMS: &str = "sched_switch";
 
+static HELD_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the look, the stops that are over together, from which the process is said to be held, and not only stopped now and then",
+    "chosen: most of it",
+);
+
 /// What tracing each call makes of a process.
 struct Stops {
     /// How often it left the CPU by itself, in a second.
@@ -83,8 +93,8 @@ struct Stops {
 }
 
 impl Stops {
-    /// Of one that is held again and again, for short times.
-    fn of(measures: &Measures<'_>, stands: &Standstill<'_>, traced: &ThreadRef) -> Option<Self> {
+    /// Of one that is held again and again, for short times: what a person holds is not more of the look than the rest, and goes on no longer.
+    fn of(measures: &Measures<'_>, seen: &Seen, traced: &ThreadRef) -> Option<Self> {
         let of = measures.cpu.counted_seconds.max(1e-9);
         let (mut left, mut ran_ns) = (0, 0);
         for time in measures.times_of(traced.pid) {
@@ -92,36 +102,110 @@ impl Stops {
             ran_ns += time.run_ns;
         }
         let per_second = left as f64 / of;
-        let is_it = stands.longest.seconds < STOP_MAX.value
+        let is_it = !seen.stands
+            && seen.long_seconds < HELD_MIN.value * of
             && per_second >= STOPS_MIN.value
-            && is_stopped_throughout(measures, traced, of);
+            && seen.are_throughout(of);
         is_it.then_some(Self { per_second, ran: ran_ns as f64 / 1e9, of })
     }
 }
 
-/// Whether stops of a process were seen again and again, all over the look: else its switches are its own.
-fn is_stopped_throughout(measures: &Measures<'_>, traced: &ThreadRef, seconds: f64) -> bool {
-    let is_stop =
-        |wait: &&WaitSpan| wait.class == WaitClass::Traced && wait.thread.pid == traced.pid;
-    let (mut seen, mut first_ns, mut last_ns) = (0u32, Ns::MAX, Ns::MIN);
-    for wait in measures.waits().filter(is_stop) {
-        seen += 1;
-        first_ns = first_ns.min(wait.begin_ns);
-        last_ns = last_ns.max(wait.begin_ns);
+/// The stops of a process that were seen one by one; those of several threads at a time are one.
+struct Seen {
+    stops: usize,
+    /// Times that one thread was stopped, of the thread that most were seen of: of many threads the stops touch each other all along.
+    again: usize,
+    /// All of them, seconds.
+    seconds: f64,
+    /// Those that a tracer of calls would not make, each by itself, seconds.
+    long_seconds: f64,
+    /// From the first to the last, seconds.
+    spread: f64,
+    /// The last one lasts, and is no tracer of calls'.
+    stands: bool,
+}
+
+impl Seen {
+    fn of(measures: &Measures<'_>, traced: &ThreadRef) -> Self {
+        let look = &measures.model.look;
+        let is_stop =
+            |wait: &&WaitSpan| wait.class == WaitClass::Traced && wait.thread.pid == traced.pid;
+        let stops: Vec<&WaitSpan> = measures.waits().filter(is_stop).collect();
+        let long = |ns: Ns| ns as f64 / 1e9 >= STOP_MAX.value;
+        let stands = stops.iter().any(|it| it.standing && long(it.end_ns - it.begin_ns));
+        let within = |it: &&WaitSpan| (it.begin_ns.max(look.begin_ns), it.end_ns.min(look.end_ns));
+        let times: Vec<(Ns, Ns)> =
+            stops.iter().map(within).filter(|(from, to)| from <= to).collect();
+        let sum = |times: &[(Ns, Ns)]| times.iter().map(|(from, to)| to - from).sum::<Ns>();
+        let long_ones = times.iter().copied().filter(|(from, to)| long(to - from)).collect();
+        let began = || times.iter().map(|(from, _)| *from);
+        let spread = began().max().zip(began().min()).map_or(0, |(last, first)| last - first);
+        let joined = timeline::joined(times);
+        Self {
+            stops: joined.len(),
+            again: again(&stops),
+            seconds: sum(&joined) as f64 / 1e9,
+            long_seconds: sum(&timeline::joined(long_ones)) as f64 / 1e9,
+            spread: spread as f64 / 1e9,
+            stands,
+        }
     }
-    let spread = last_ns.saturating_sub(first_ns) as f64 / 1e9;
-    f64::from(seen) >= SEEN_MIN.value && spread >= SPREAD_MIN.value * seconds
+
+    /// Again and again, all over a look of so many seconds: else the switches of the process are its own.
+    fn are_throughout(&self, seconds: f64) -> bool {
+        self.stops.max(self.again) as f64 >= SEEN_MIN.value
+            && self.spread >= SPREAD_MIN.value * seconds
+    }
+
+    /// They are over, and were a small part of a look of so many seconds.
+    fn is_now_and_then(&self, seconds: f64) -> bool {
+        !self.stands && self.stops > 0 && self.seconds < HELD_MIN.value * seconds
+    }
+}
+
+/// How often that thread was stopped of which most stops were seen.
+fn again(stops: &[&WaitSpan]) -> usize {
+    let mut by_thread: BTreeMap<u32, usize> = BTreeMap::new();
+    for stop in stops {
+        *by_thread.entry(stop.thread.tid).or_default() += 1;
+    }
+    by_thread.into_values().max().unwrap_or(0)
+}
+
+/// How a process is held.
+enum Held {
+    /// At each of its calls.
+    Slowed(Stops),
+    /// So many times, for so long together.
+    NowAndThen(Seen),
+    /// At a breakpoint, or for most of the look.
+    Long,
+}
+
+impl Held {
+    fn of(measures: &Measures<'_>, traced: &ThreadRef) -> Self {
+        let seen = Seen::of(measures, traced);
+        match Stops::of(measures, &seen, traced) {
+            Some(stops) => Self::Slowed(stops),
+            None if seen.is_now_and_then(measures.wall_seconds()) => Self::NowAndThen(seen),
+            None => Self::Long,
+        }
+    }
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let stands = Standstill::of(measures, end, WaitClass::Traced)?;
     let traced = stands.process(measures)?;
     let tracer = tracer(measures, &traced);
+    let stands = match &tracer {
+        Some(tracer) if !measures.is_command() => stands.without(tracer.pid),
+        _ => stands,
+    };
     let by = culprit(measures.model, tracer.as_ref().unwrap_or(&traced));
     let proof = if tracer.is_some() { Proof::Read } else { Proof::OneWitness };
-    let stops = Stops::of(measures, &stands, &traced);
-    let is_slowed = stops.is_some() && stands.matters();
-    let words = explain(measures, &stands, (&traced, stops), tracer.as_ref());
+    let held = Held::of(measures, &traced);
+    let is_slowed = matches!(held, Held::Slowed(_)) && stands.matters();
+    let words = explain(measures, &stands, (&traced, held), tracer.as_ref());
     let matched = Match::new(by, proof, move |_| words.clone());
     let mut matched = stands.weigh(measures, matched);
     if is_slowed {
@@ -134,23 +218,11 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn explain(
     measures: &Measures<'_>,
     stands: &Standstill<'_>,
-    (traced, stops): (&ThreadRef, Option<Stops>),
+    (traced, held): (&ThreadRef, Held),
     tracer: Option<&ThreadRef>,
 ) -> Wording {
     let who = measures.model.threads.who(traced);
     let by = tracer.map_or_else(|| "its tracer".to_string(), |it| measures.model.threads.who(it));
-    let title = match (stands.has_victims(), &stops) {
-        (false, Some(stops)) => format!(
-            "{who} is slowed by {by}, which traces it: it leaves the CPU {} times a second",
-            words::rate(stops.per_second)
-        ),
-        (false, None) => format!("{who} is held by {by}, which traces it"),
-        (true, stops) => {
-            let held = if stops.is_some() { "slowed" } else { "held" };
-            let victim = stands.victim(measures);
-            format!("{victim} waits for {who}, which is {held} by {by}, its tracer")
-        }
-    };
     let fact = format!("{who} is in state t (stopped by a tracer), longest");
     let mut evidence = wait_words::longest_evidence(&stands.longest, &fact);
     if let Some(tracer) = tracer {
@@ -159,8 +231,9 @@ fn explain(
     }
     evidence.extend(stands.others_evidence(&who));
     let since = wait_words::duration(&stands.longest);
-    let held = match stops {
-        Some(stops) => {
+    let wall = measures.wall_seconds();
+    let text = match &held {
+        Held::Slowed(stops) => {
             let off = Evidence::new("left the CPU by itself", stops.per_second, "1/s", SUMS);
             evidence.extend([off, Evidence::new("ran", stops.ran, "s", SUMS)]);
             format!(
@@ -170,13 +243,51 @@ fn explain(
                 words::seconds(stops.of)
             )
         }
-        None => format!("{by} has held {who} for {since}."),
+        Held::NowAndThen(seen) => {
+            let stops = Evidence::new("stops that were seen", seen.stops as f64, "1", SUMS);
+            evidence.extend([stops, Evidence::new("they took", seen.seconds, "s", SUMS)]);
+            format!(
+                "{by} has stopped {who} {}, for {} together; the longest took {since}.",
+                words::count(seen.stops, "time", "times"),
+                words::of_window(seen.seconds, wall),
+            )
+        }
+        Held::Long => format!("{by} has held {who} for {since}."),
     };
     Wording {
-        title,
-        text: format!("{held} {}", stands.who_waited(measures)),
+        title: title(measures, stands, (&who, &by), &held),
+        text: format!("{text} {}", stands.who_waited(measures)),
         evidence,
         remedy: remedy(measures, traced, tracer),
+    }
+}
+
+fn title(
+    measures: &Measures<'_>,
+    stands: &Standstill<'_>,
+    (who, by): (&str, &str),
+    held: &Held,
+) -> String {
+    if stands.has_victims() {
+        let victim = stands.victim(measures);
+        let does = match held {
+            Held::Slowed(_) => "slowed",
+            Held::NowAndThen(_) => "stopped now and then",
+            Held::Long => "held",
+        };
+        return format!("{victim} waits for {who}, which is {does} by {by}, its tracer");
+    }
+    match held {
+        Held::Slowed(stops) => format!(
+            "{who} is slowed by {by}, which traces it: it leaves the CPU {} times a second",
+            words::rate(stops.per_second)
+        ),
+        Held::NowAndThen(seen) => format!(
+            "{who} was stopped {} by {by}, which traces it: {} of the time",
+            words::count(seen.stops, "time", "times"),
+            words::percent(seen.seconds / measures.wall_seconds().max(1e-9))
+        ),
+        Held::Long => format!("{who} is held by {by}, which traces it"),
     }
 }
 
@@ -257,7 +368,24 @@ mod tests {
         let slowed = of(100_000);
         assert!(slowed.title.starts_with("dd 20 is slowed by strace 30"), "{}", slowed.title);
         assert!(slowed.text.contains("ran for 400 ms of 5 s"), "{}", slowed.text);
-        assert!(of(10).title.starts_with("dd 20 is held by strace 30"));
+        let now_and_then = of(10);
+        assert!(!now_and_then.title.contains("slowed"), "{}", now_and_then.title);
+    }
+
+    #[test]
+    fn a_tracer_of_the_calls_of_many_threads_slows_them_and_holds_none() {
+        let of = |threads: Ns| {
+            // Each in a stop of 8 ms in 10 ms: of four threads those touch each other for the whole look.
+            let of = |thread: Ns, n: Ns| stop(20 + thread as u32, 1 + n * 10 + thread * 2, 8);
+            let stops = (0..490).flat_map(|n| (0..threads).map(move |thread| of(thread, n)));
+            let mut facts: Vec<Fact> = stops.collect();
+            facts.extend(traced(100_000, false));
+            said(facts).remove(0)
+        };
+        for threads in [1, 4] {
+            let slowed = of(threads);
+            assert!(slowed.title.starts_with("dd 20 is slowed by strace 30"), "{}", slowed.title);
+        }
     }
 
     #[test]
@@ -268,7 +396,25 @@ mod tests {
             assert!(!is_said, "{findings:?}");
         }
         let burst = &traced_dd(20..30, 100_000, false)[0];
-        assert!(burst.title.starts_with("dd 20 is held by strace 30"), "{}", burst.title);
+        let is_so = burst.title.starts_with("dd 20 was stopped 10 times by strace 30");
+        assert!(is_so && burst.title.ends_with("10 % of the time"), "{}", burst.title);
+        assert!(burst.text.contains("for 500 ms of 5 s together"), "{}", burst.text);
+    }
+
+    #[test]
+    fn who_stands_at_a_breakpoint_is_held_however_short_before_the_end() {
+        let mut facts = host();
+        let place = Place { state: WaitState::Traced, ..Place::default() };
+        let since_ns = LOOK_NS - 300_000_000;
+        let thread = thread_of_dd();
+        let blocked = Blocked { thread: thread.clone(), since_ns, place, ..Blocked::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) });
+        facts.push(of_process(20, "dd"));
+        facts.push(identity(Thread { thread, tracer_pid: 30, ..Thread::default() }));
+        facts.push(identity(Thread { thread: thread_of_tracer(), ..Thread::default() }));
+        let findings = explain(facts).findings;
+        let found = findings.iter().find(|it| it.code == "process.traced").expect("a finding");
+        assert!(found.title.contains("held by strace 30"), "{}", found.title);
     }
 
     #[test]
@@ -286,20 +432,27 @@ mod tests {
         switches: u64,
         is_gone: bool,
     ) -> Vec<crate::answer::report::Finding> {
-        let mut facts = host();
+        let mut facts: Vec<Fact> = stops.map(|n| stop(20, 1 + n * 90, 50)).collect();
+        facts.extend(traced(switches, is_gone));
+        said(facts)
+    }
+
+    /// A thread of process 20 is stopped, all in milliseconds.
+    fn stop(tid: u32, at: Ns, long: Ns) -> Fact {
+        let (begin_ns, end_ns) = (at * 1_000_000, (at + long) * 1_000_000);
         let place = Place { state: WaitState::Traced, ..Place::default() };
-        for n in stops {
-            let begin_ns = 1_000_000 + n * 90_000_000;
-            let (thread, place, end_ns) = (thread(20, "dd"), place.clone(), begin_ns + 50_000_000);
-            let wake = Some(Wake { at_ns: end_ns, by: thread_of_tracer(), ..Wake::default() });
-            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
-            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
-        }
-        let (thread, until_ns) = (thread(20, "dd"), LOOK_NS);
+        let thread = ThreadRef { tid, ..thread_of_dd() };
+        let wake = Some(Wake { at_ns: end_ns, by: thread_of_tracer(), ..Wake::default() });
+        let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+        Fact { at_ns: end_ns, body: Body::Wait(wait) }
+    }
+
+    /// Process 20 and its tracer.
+    fn traced(switches: u64, is_gone: bool) -> Vec<Fact> {
+        let (thread, until_ns) = (thread_of_dd(), LOOK_NS);
         let run_ns = 400_000_000;
         let time = ThreadTime { thread, until_ns, run_ns, switches, ..ThreadTime::default() };
-        facts.push(fact(Body::ThreadTime(time)));
-        facts.push(of_process(20, "dd"));
+        let mut facts = vec![fact(Body::ThreadTime(time)), of_process(20, "dd")];
         let thread = thread_of_dd();
         facts.push(identity(Thread { thread, tracer_pid: 30, ..Thread::default() }));
         facts.push(identity(Thread { thread: thread_of_tracer(), ..Thread::default() }));
@@ -307,7 +460,11 @@ mod tests {
             let exit = Exit { thread: thread_of_tracer(), last: true, code: Some(0) };
             facts.push(Fact { at_ns: LOOK_NS - 1, body: Body::Exit(exit) });
         }
-        let mut findings = explain(facts).findings;
+        facts
+    }
+
+    fn said(facts: Vec<Fact>) -> Vec<crate::answer::report::Finding> {
+        let mut findings = explain([host(), facts].concat()).findings;
         findings.retain(|it| it.code == "process.traced");
         findings
     }

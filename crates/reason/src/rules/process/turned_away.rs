@@ -14,7 +14,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
-use crate::rules::{Match, ask, culprit};
+use crate::rules::{Match, culprit};
 use crate::waits::turned_away::{TurnedAway, all};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,7 +112,7 @@ fn ask_the_server(measures: &Measures<'_>, name: &str, last: &TurnedAway<'_>) ->
     let about = programs::of(name).and_then(|it| it.connections);
     match about {
         Some(about) => {
-            let question = ask::where_it_is(model, pid, about(&doors::of(model, pid)));
+            let question = about(&doors::of(model, pid));
             let text = format!(
                 "ask {name} how many connections it may have, and who has them; end those that are not needed, or let clients share them in a pool"
             );

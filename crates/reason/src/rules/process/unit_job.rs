@@ -12,7 +12,7 @@ use crate::measure::process_names::present;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::programs::systemd;
+use crate::programs::systemd::{self, AsksManager};
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::holder_doing::in_wait;
@@ -186,9 +186,16 @@ impl<'m> Job<'m> {
         let manager = measures.model.threads.by_id.get(&self.awaited.all.manager_pid);
         let number = manager.map(|it| it.inner_pid.unwrap_or(it.thread.pid));
         let of_user = number.is_some_and(|number| number != 1);
+        let own = measures.model.threads.by_id.get(&measures.model.look.host.own_pid);
+        let uids = (manager.and_then(|it| it.uid), own.and_then(|it| it.uid));
+        let by = match uids {
+            _ if !of_user => AsksManager::OfSystem,
+            (Some(user), own) if own != Some(user) => AsksManager::OfUser(user),
+            _ => AsksManager::OwnUsers,
+        };
         // The commands of this host would ask its own manager about a container's unit.
         let is_here = manager.is_none_or(|it| it.inner_pid.is_none_or(|pid| pid == it.thread.pid));
-        let questions = systemd::questions(running, of_user).into_iter().filter(|_| is_here);
+        let questions = systemd::questions(running, &by).into_iter().filter(|_| is_here);
         let asks = questions.map(|(text, command)| {
             Remedy::to(text).command(command).acting(Action::look(Question::Program))
         });

@@ -7,7 +7,7 @@
 //! Rejected: lettre with builder and sendmail-transport (296 KB in a program of its own, for tables of Unicode in names of hosts; this is
 //! 16 KB), SMTP of our own (queues and credentials are an MTA's).
 
-use super::super::ring::shown;
+use super::super::local_time::shown;
 use super::child;
 use super::message::Message;
 use super::settings::{MailAddress, MailSettings};

@@ -10,13 +10,14 @@
 //! Edit together: docs/watch.md, settings.rs, tests/outputs (each with its real receiver), packaging/holdup-watch.service.
 
 mod child;
+pub(super) mod collector;
 pub(super) mod figures;
 pub(crate) mod hook;
 pub(super) mod journald;
 pub(crate) mod mail;
 pub(super) mod message;
 mod otlp;
-mod place;
+pub(super) mod place;
 mod post;
 mod serve;
 pub(crate) mod settings;
@@ -25,8 +26,7 @@ mod textfile;
 
 use super::settings::Settings;
 use message::Message;
-pub(super) use otlp::endpoint;
-pub(crate) use place::Url;
+use place::Url;
 use settings::{MailSettings, SyslogSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;

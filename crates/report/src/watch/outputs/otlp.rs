@@ -1,49 +1,22 @@
 //! Events as log records of OpenTelemetry: OTLP over HTTP as JSON (logs.proto 1.x), posted to /v1/logs.
 //!
-//! Where to is said by the settings, or by OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_ENDPOINT as OpenTelemetry has them. What
-//! the collector says it may take later is tried again (429, 502, 503, 504); what it refuses for good is lost, and said. Edit together:
+//! Where to is said by collector.rs. What the collector says it may take later is tried again (429, 502, 503, 504); what it refuses for good is lost, and said. Edit together:
 //! ../../export/otlp.rs (the same attributes of spans).
 
 use super::message::Message;
 use super::place::Url;
 use super::post::{Answer, post};
-use super::settings::OtlpSettings;
 use super::{Failed, Output, Taken, Work};
 use crate::export::otlp::{fraction, text};
 use holdup_engine::over_time::Happened;
 use holdup_reason::answer::Severity;
 use serde_json::{Value, json};
 
-const OWN: &str = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT";
-const SHARED: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const PATH: &str = "/v1/logs";
-const USUAL: &str = "http://localhost:4318";
 /// Statuses after which the same may be sent again (OTLP 1.x, "Failures").
 const AGAIN: [u16; 4] = [429, 502, 503, 504];
 
 /// See the head of the file.
 pub(super) struct Otlp(pub(super) Url);
-
-/// Where logs are posted; why that is wrong.
-pub(in super::super) fn endpoint(
-    settings: &OtlpSettings,
-    environment: impl Fn(&str) -> Option<String>,
-) -> Result<Url, String> {
-    let below =
-        |base: Url| Url { path: format!("{}{PATH}", base.path.trim_end_matches('/')), ..base };
-    let of = |name: &str| environment(name).filter(|text| !text.is_empty());
-    let read = |name: &str, text: String| {
-        text.parse::<Url>().map_err(|why| format!("{name} is {text}: {why}"))
-    };
-    if let Some(base) = &settings.endpoint {
-        return Ok(below(base.clone()));
-    }
-    match (of(OWN), of(SHARED)) {
-        (Some(own), _) => read(OWN, own),
-        (None, Some(shared)) => read(SHARED, shared).map(below),
-        (None, None) => USUAL.parse().map(below),
-    }
-}
 
 impl Output for Otlp {
     fn take(&mut self, work: &Work) -> Result<Taken, Failed> {
@@ -132,28 +105,6 @@ fn body(message: &Message) -> Value {
 mod tests {
     use super::super::message::example;
     use super::*;
-
-    fn to(endpoint_of: &str, own: &str, shared: &str) -> Result<String, String> {
-        let settings = OtlpSettings {
-            enabled: true,
-            endpoint: (!endpoint_of.is_empty()).then(|| endpoint_of.parse().expect("an endpoint")),
-        };
-        let environment = |name: &str| Some(if name == OWN { own } else { shared }.to_string());
-        endpoint(&settings, environment).map(|it| it.to_string())
-    }
-
-    #[test]
-    fn where_to_is_said_as_opentelemetry_has_it() {
-        assert_eq!(to("", "", ""), Ok("http://localhost:4318/v1/logs".into()));
-        assert_eq!(to("", "", "http://a:1/x/"), Ok("http://a:1/x/v1/logs".into()));
-        assert_eq!(to("", "http://a:1/own", "http://b:1"), Ok("http://a:1/own".into()));
-        assert_eq!(
-            to("http://c:1", "http://a:1/own", "http://b:1"),
-            Ok("http://c:1/v1/logs".into())
-        );
-        let why = to("", "", "https://a:4318").expect_err("no TLS");
-        assert!(why.contains(SHARED) && why.contains("https is not spoken"), "{why}");
-    }
 
     #[test]
     fn an_event_is_a_log_record() {

@@ -3,13 +3,17 @@
 //! A value of the wrong form is an error with its line and column, as an unknown key is. Each section prints itself with what it costs.
 //! Must not: open a file, ask the net. Edit together: docs/watch.md, ../settings.rs (which holds the sections).
 
-use super::super::settings::quoted;
 use super::place::{Place, Url};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// A basic string of TOML, whose escapes are those of JSON.
+pub(in super::super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
 
 /// Read by its own form; the error stands where it is wrong.
 fn read<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<T, D::Error> {

@@ -11,6 +11,7 @@ use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::futex_value::{expected_word, is_private, may_be_a_count, owner_in};
 use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack;
 
 /// A reading is of a wait up to so long after it.
 static READ_AFTER_MAX: Threshold = Threshold::new(
@@ -37,7 +38,9 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
 fn futex_owner(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let [address, ..] = wait.place.args;
     let read = index.waits.futexes_of(&wait.thread).iter().rev().filter(|(at, owner)| {
-        owner.address == address && *at >= wait.begin_ns && *at <= wait.end_ns + READ_AFTER_MAX.ns()
+        is_of(index, wait, owner, address)
+            && *at >= wait.begin_ns
+            && *at <= wait.end_ns + READ_AFTER_MAX.ns()
     });
     let is_owned = |owner: &FutexOwner| owner.owner_tid != 0 || owner_in(owner.word).is_some();
     let Some(owner) = read.clone().find(|(_, owner)| is_owned(owner)) else {
@@ -55,6 +58,13 @@ fn futex_owner(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         thread = ThreadRef { tid, start_ns: thread.start_ns, ..wait.thread.clone() };
     }
     Some(thread)
+}
+
+/// Whether a reading is of the word that a wait is for; what a runtime's own list says is of a wait for a mutex of its language alone.
+fn is_of(index: &Index<'_>, wait: &WaitSpan, owner: &FutexOwner, address: u64) -> bool {
+    let stack = || index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns);
+    owner.address == address
+        || owner.address == 0 && stack().is_some_and(|it| user_stack::wants_mutex(&it.frames))
 }
 
 /// Who has a number in a word: a thread of the waiter's process, or of a word that processes share any of this host's.
@@ -87,6 +97,26 @@ mod tests {
         };
         assert_eq!(led(vec![waits(), read(LOCK[0])]), ("futex word", Some(12)));
         assert_ne!(led(vec![waits(), read(0x8000)]).0, "futex word", "another word");
+    }
+
+    #[test]
+    fn what_a_runtimes_own_list_says_is_of_a_wait_for_a_mutex_and_of_no_other() {
+        let read_in = |function: &str| {
+            let owner =
+                FutexOwner { waiter: of_ten(10), address: 0, word: 0, owner_tid: 12, gone_tid: 0 };
+            let frame = UserFrame {
+                function: function.into(),
+                module: "libruby-3.1.so.3.1".into(),
+                ..UserFrame::default()
+            };
+            let stack =
+                UserStack { thread: of_ten(10), since_ns: 0, frames: vec![frame], complete: true };
+            let fact = |body| Fact { at_ns: LOOK_NS, body };
+            let waits = stands(of_ten(10), place("futex", LOCK, None));
+            led(vec![waits, fact(Body::FutexOwner(owner)), fact(Body::UserStack(stack))])
+        };
+        assert_eq!(read_in("rb_mutex_lock"), ("futex word", Some(12)));
+        assert_ne!(read_in("rb_queue_pop").0, "futex word");
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(in crate::graph) mod process_end;
 mod row_session;
 mod session_table;
 mod terminal;
+mod tun_program;
 mod vfork_child;
 mod waker;
 
@@ -50,6 +51,7 @@ pub static LADDER: &[&Way] = &[
     &last_child::WAY,
     &core_dump::WAY,
     &pipe_end::WAY,
+    &tun_program::WAY,
     &connection::WAY,
     &child::WAY,
     &process_end::WAY,

@@ -10,6 +10,7 @@ use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::serving::chosen;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
+use crate::graph::worker_processes;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
@@ -26,6 +27,8 @@ pub(super) static WAY: Way = Way {
 enum Leads {
     /// To processes of this host.
     To(Vec<ThreadRef>),
+    /// To those that have the listener in whose queue it stands: nobody has accepted it.
+    Queued(Vec<ThreadRef>),
     /// To another host: the inode of the socket here.
     Away(u64),
 }
@@ -38,10 +41,13 @@ fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Optio
     if left.len() > 1 {
         left.retain(|leads| !is_master(index, wait.thread.pid, leads));
     }
+    if let Some(worker) = of_busy_server(index, wait, &left) {
+        return Some(Next::Thread(worker));
+    }
     let mut left = left.into_iter();
     let only = left.next()?;
     let pid = |leads: &Leads| match leads {
-        Leads::To(far) => far.first().map(|far| far.pid),
+        Leads::To(far) | Leads::Queued(far) => far.first().map(|far| far.pid),
         Leads::Away(_) => None,
     };
     // A child's output and its errors lead to one process.
@@ -50,8 +56,24 @@ fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Optio
     }
     match only {
         Leads::Away(ino) => Some(Next::Peer(ino)),
-        Leads::To(far) => chosen(index, wait, far).map(Next::Thread),
+        Leads::To(far) | Leads::Queued(far) => chosen(index, wait, far).map(Next::Thread),
     }
+}
+
+/// Where all that is left leads to one server none of whose workers is free, and one of it was not accepted: the worker that is waited for. What was
+/// accepted is the worker's that has it, however long another stands over somebody else's question.
+fn of_busy_server(index: &Index<'_>, wait: &WaitSpan, left: &[Leads]) -> Option<ThreadRef> {
+    if !left.iter().any(|leads| matches!(leads, Leads::Queued(_))) {
+        return None;
+    }
+    let mut far = Vec::new();
+    for leads in left {
+        match leads {
+            Leads::To(all) | Leads::Queued(all) => far.extend(all.iter().cloned()),
+            Leads::Away(_) => return None,
+        }
+    }
+    worker_processes::longest(index, &far, wait.end_ns)
 }
 
 /// Whether a descriptor leads to the process of the same program that began this one: over that its orders come, and it
@@ -96,7 +118,18 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asker: Option<u32>)
         _ => return None,
     };
     let is_it = |far: &ThreadRef| Some(far.pid) == asker || far.pid == end.process.pid;
-    (!far.is_empty() && !far.iter().any(is_it)).then_some(Leads::To(far))
+    let to = if is_queued(index, &end.object) { Leads::Queued } else { Leads::To };
+    (!far.is_empty() && !far.iter().any(is_it)).then(|| to(far))
+}
+
+/// Whether a connection has the listener at its other end, which has no other end itself: nobody has accepted it.
+fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
+    let ObjectRef::Unix { peer_ino, .. } = object else { return false };
+    let listens = |object: &ObjectRef| match object {
+        ObjectRef::Unix { peer_ino: far_ino, path, .. } => *far_ino == 0 && path.is_some(),
+        _ => false,
+    };
+    index.connections.endpoints_on(*peer_ino).iter().any(|end| listens(&end.object))
 }
 
 #[cfg(test)]
@@ -204,5 +237,42 @@ mod tests {
     fn of_two_nobody_knows_which() {
         assert!(relay(&[1, 3, 4]).iter().all(|(kind, _)| *kind != EndKind::Sleep));
         assert!(relay(&[1]).iter().all(|(kind, _)| *kind != EndKind::Sleep));
+    }
+
+    /// nginx 10 polls connections of its own to php-fpm, of which 21 has stood since later than 22, and 20 is the master: one that 21 has
+    /// accepted, or one that nobody has.
+    fn of_pool(is_accepted: bool) -> (&'static str, Option<u32>) {
+        use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+        let of = |ino, peer_ino, path: Option<&str>| ObjectRef::Unix {
+            ino,
+            peer_ino,
+            path: path.map(Into::into),
+        };
+        let named = |pid: u32, parent_pid: u32| {
+            identity(Thread { thread: thread(pid, "php-fpm"), parent_pid, ..Thread::default() })
+        };
+        let sleeps = |pid: u32, since_ns: Ns| {
+            let mut fact = blocked(pid, "php-fpm", WaitState::Sleep, "clock_nanosleep");
+            if let Body::Blocked(blocked) = &mut fact.body {
+                blocked.since_ns = since_ns;
+            }
+            fact
+        };
+        let listener = || of(200, 0, Some("/run/php"));
+        let mut facts = vec![named(20, 1), named(21, 20), named(22, 20)];
+        facts.extend([20, 21, 22].map(|pid| endpoint(pid, "php-fpm", listener())));
+        facts.push(blocked(20, "php-fpm", WaitState::Sleep, "epoll_wait"));
+        facts.extend([sleeps(21, LOOK_NS / 2), sleeps(22, 0)]);
+        facts.push(descriptor(21, 4, "php-fpm", of(301, 300, Some("/run/php"))));
+        let far = if is_accepted { 301 } else { 200 };
+        facts.push(descriptor(10, 4, "app", of(300, far, None)));
+        let polls = Place { polled: vec![4], ..place("epoll_wait", NO_ARGS, None) };
+        led([vec![stands(of_ten(10), polls)], facts].concat())
+    }
+
+    #[test]
+    fn what_a_worker_has_accepted_is_that_ones_however_long_another_stands() {
+        assert_eq!(of_pool(true), (super::WAY.name, Some(21)));
+        assert_eq!(of_pool(false), (super::WAY.name, Some(22)), "whoever is done first");
     }
 }

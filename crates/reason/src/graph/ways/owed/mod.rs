@@ -10,6 +10,7 @@ mod descriptors;
 mod ended_with;
 mod event_loop;
 mod far_end;
+mod full_pool;
 mod held_sibling;
 mod inside_server;
 mod interrupts;
@@ -39,6 +40,7 @@ pub(super) static LADDER: &[&Way] = &[
     &woken_by::WAY,
     &answered_by::WAY,
     &own_timeout::WAY,
+    &full_pool::WAY,
     &session_lock::WAY,
     &own_lock::WAY,
     &event_loop::WAY,

@@ -1,0 +1,59 @@
+//! The program of the tunnel that a socket's packets go into, where it stands still: nothing leaves, and nothing comes back.
+//!
+//! Must not: take one for it that waits for packets, which is its work, or for a CPU, as all do now and then. Rejected: the socket's other end
+//! first (it may be on this host as well, and has heard nothing).
+
+use crate::facts::ObjectRef;
+use crate::graph::next::Next;
+use crate::graph::tun_program::into_tun;
+use crate::graph::wakers::is_stalled;
+use crate::graph::ways::way::{Waiter, Way};
+use crate::waits::WaitClass::{RunQueue, SocketConnect, SocketRead, SocketWrite};
+
+/// The way.
+pub(super) static WAY: Way = Way {
+    name: "program of a tunnel",
+    because: "the packets go into its tunnel, and it does not take them",
+    of: &[SocketConnect, SocketRead, SocketWrite],
+    thresholds: &[],
+    follow,
+};
+
+fn follow(at: &Waiter<'_>) -> Option<Next> {
+    let Some(ObjectRef::Inet(socket)) = &at.wait.place.object else { return None };
+    let program = into_tun(at.index.model, socket)?.1?;
+    let (from, to) = at.within;
+    let half = to.saturating_sub(from) / 2;
+    // Who has the device open was read from its descriptors, without the begin of its life.
+    let program = at.index.model.threads.thread_ref(program.pid);
+    let wait = at.index.waits.at(&program, from + half)?;
+    let stands = is_stalled(wait.class) || wait.class.is_demand() && wait.class != RunQueue;
+    (stands && wait.within_ns(from, to) >= half).then_some(Next::Thread(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+    use crate::rules::net::scenes::{inet, next_hop};
+    use crate::rules::scenes::{fact, thread};
+
+    #[test]
+    fn the_program_of_a_tunnel_that_stands_still_is_next_and_one_that_waits_for_packets_is_not() {
+        let through = |state: WaitState, interface: &str| {
+            let socket = inet("tcp", 5, "10.8.0.1:40000", "10.8.0.2:80", 2);
+            let process = thread(30, "vpn");
+            let reader = TapReader { netns: 1, interface: interface.into(), process };
+            led(vec![
+                stands(of_ten(10), place("connect", NO_ARGS, Some(socket))),
+                stands(thread(30, "vpn"), Place { state, ..place("epoll_wait", NO_ARGS, None) }),
+                next_hop("10.8.0.2", ("tun0", "tun", 5), 0),
+                fact(Body::TapReader(reader)),
+            ])
+        };
+        let way = "program of a tunnel";
+        assert_eq!(through(WaitState::Stopped, "tun0"), (way, Some(30)));
+        assert_ne!(through(WaitState::Sleep, "tun0").0, way);
+        assert_ne!(through(WaitState::Stopped, "tun1").0, way, "another device's");
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether a server tries to connect at a pace of its own: as a proxy checks whether its backends are there. Then it is a note, whichever rule names it.
+//!
+//! Its event loop waits for its clients in the same call, so the tries hold nobody up as long as no client waits for an answer. One that
+//! does may wait for just that, and then it is a wait like any other. Must not: say so of a
+//! program that sleeps in between, or that nobody could ask: it may do nothing else until the try goes well; nor of a command, which
+//! somebody waits for; nor of a process or container that somebody asked about and that was not seen to serve anybody: it may listen
+//! already and not be ready. Rejected: the pace (who waits for a database tries as evenly).
+//!
+//! Edit together: engine.rs (the note), process/retry.rs (its words).
+
+use crate::facts::{Endpoint, Ns, ObjectRef, TargetKind, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::programs;
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
+
+/// How long a client may have waited.
+pub(crate) static STANDS: Threshold = Threshold::new(
+    100.0,
+    "ms",
+    "for which a client's question has stood unanswered, from which what its server tries may be for that client",
+    "Nielsen 1993: up to a tenth of a second feels immediate",
+);
+
+/// Whether nobody waits for the connection that a process tries to make.
+pub(crate) fn is_at_own_pace(measures: &Measures<'_>, end: &End, who: &ThreadRef) -> bool {
+    if !is_for_a_connection(measures, end) || end.victims.keys().any(|pid| *pid != who.pid) {
+        return false;
+    }
+    if measures.is_command() {
+        return false;
+    }
+    if programs::checks_others(&measures.process_name(who)) {
+        return true;
+    }
+    let listens = |it: &Endpoint| {
+        let is_listener =
+            |object: &ObjectRef| matches!(object, ObjectRef::Inet(own) if own.state == TCP_LISTEN);
+        it.process.pid == who.pid && is_listener(&it.object)
+    };
+    let mut own = measures.waits().filter(|wait| {
+        wait.thread.pid == who.pid && wait.class == end.class && wait.object == end.object
+    });
+    measures.model.held.endpoints.iter().any(listens)
+        && own.all(|wait| wait.place.is_of_loop())
+        && !is_owing(measures, who.pid)
+        && (!is_asked_about(measures) || has_served(measures, who.pid))
+}
+
+/// Somebody has a reason to ask about one process or container.
+fn is_asked_about(measures: &Measures<'_>) -> bool {
+    let target = measures.model.look.target.as_ref();
+    target.is_some_and(|target| target.kind != TargetKind::Host)
+}
+
+/// Whether a process has sent something within the look on a connection that it accepted: the clock of what was sent last says so, by
+/// the reading at the end or, of a connection that was closed, the last before.
+fn has_served(measures: &Measures<'_>, pid: u32) -> bool {
+    let (look, held) = (&measures.model.look, &measures.model.held);
+    let has_sent = |(read_ns, it): (Ns, &Endpoint)| {
+        let (ObjectRef::Inet(socket), Some(state)) = (&it.object, &it.socket) else { return false };
+        let Some(turn) = &state.turn else { return false };
+        let ago_ns = u64::from(turn.sent_jiffies) * u64::from(turn.jiffy_ns);
+        it.process.pid == pid
+            && state.acked_bytes > 0
+            && read_ns.saturating_sub(ago_ns) > look.begin_ns
+            && measures.graph.is_accepted(socket)
+    };
+    let at_end = held.endpoints_at.iter().copied().zip(&held.endpoints);
+    let before = held.endpoints_before.iter().map(|(at_ns, it)| (*at_ns, it));
+    at_end.chain(before).any(has_sent)
+}
+
+/// It is refused, or being made.
+fn is_for_a_connection(measures: &Measures<'_>, end: &End) -> bool {
+    match (end.class, &end.object) {
+        (WaitClass::RefusedConnection | WaitClass::NoRoute | WaitClass::SocketConnect, _) => true,
+        (WaitClass::SocketRead | WaitClass::SocketWrite, Object::Inet(ino)) => {
+            let socket = measures.model.called.socket(*ino);
+            socket.is_some_and(|it| it.is_tcp() && it.is_connecting())
+        }
+        _ => false,
+    }
+}
+
+/// A question has stood unanswered with it for a while.
+fn is_owing(measures: &Measures<'_>, pid: u32) -> bool {
+    let debts = measures.graph.debts();
+    let all = [&debts.owes, &debts.owed_before];
+    let mut own = all.into_iter().filter_map(|of| of.get(&pid)).flatten();
+    let stood = |since_ns: Ns, seen_ns: Ns| seen_ns.saturating_sub(since_ns) >= STANDS.ns();
+    own.any(|debt| stood(debt.asked_ns(), debt.seen_ns))
+}
