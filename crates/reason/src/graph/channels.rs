@@ -11,6 +11,7 @@ use super::undelivered::UNHEARD;
 use super::wakers::{by_kernel_thread, carrier, waker};
 use crate::facts::*;
 use crate::waits::WaitClass;
+use crate::waits::classify::is_write_call;
 use crate::waits::timeline::WaitSpan;
 
 /// Who may read what a wait writes, or write what it reads. Any thread of who has the other end may be the one that is to write: not one that
@@ -57,13 +58,18 @@ fn at_other_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<Thre
     if !at_end.is_empty() {
         return chosen(index, wait, at_end);
     }
-    // Closed since: who waited at the other end meanwhile was there.
+    // Closed since: who waited at the other end meanwhile was there, and who had no CPU within such a call. A writer whose reader always has
+    // room for it never waits there.
     let class = if reader { WaitClass::PipeRead } else { WaitClass::PipeWrite };
+    let is_there = |other: &WaitSpan| {
+        let is_call = is_write_call(&other.place.syscall) != reader;
+        other.class == class || other.class == WaitClass::RunQueue && is_call
+    };
     let there = index
         .connections
         .waits_on(*ino)
         .iter()
-        .filter(|other| other.class == class && other.thread.pid != wait.thread.pid);
+        .filter(|other| is_there(other) && other.thread.pid != wait.thread.pid);
     let there = there.map(|other| process_of(index.model, other)).collect();
     chosen(index, wait, there)
 }

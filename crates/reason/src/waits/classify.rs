@@ -248,11 +248,16 @@ fn is_sleep(place: &Place) -> bool {
     }
 }
 
-fn by_object(place: &Place, syscall: &str) -> WaitClass {
-    let writes = matches!(
+/// Whether a system call gives data to what it is on.
+pub(crate) fn is_write_call(syscall: &str) -> bool {
+    matches!(
         syscall,
         "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "pwrite64" | "sendfile" | "splice"
-    );
+    )
+}
+
+fn by_object(place: &Place, syscall: &str) -> WaitClass {
+    let writes = is_write_call(syscall);
     match (&place.object, writes) {
         (Some(ObjectRef::Pipe { .. }), false) => WaitClass::PipeRead,
         (Some(ObjectRef::Pipe { .. }), true) => WaitClass::PipeWrite,

@@ -6,7 +6,7 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod asked;
-mod classify;
+pub(crate) mod classify;
 mod disk_at_work;
 pub mod dns_question;
 mod ended;

@@ -25,7 +25,7 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
 mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
-    use crate::rules::scenes::endpoint;
+    use crate::rules::scenes::{LOOK_NS, endpoint, thread};
 
     #[test]
     fn who_has_the_other_end_is_next_and_of_a_pipe_without_one_nobody() {
@@ -34,5 +34,20 @@ mod tests {
         let reader = endpoint(20, "less", pipe());
         assert_eq!(led(vec![writes(), reader]), ("end of a pipe", Some(20)));
         assert_eq!(led(vec![writes()]), ("", None));
+    }
+
+    #[test]
+    fn who_had_no_cpu_within_a_write_to_it_was_at_the_other_end() {
+        let reads = || stands(of_ten(10), place("read", NO_ARGS, Some(ObjectRef::Pipe { ino: 7 })));
+        let ready_in = |syscall: &str, ino: u64| {
+            let object = Some(ObjectRef::Pipe { ino });
+            let place = Place { state: WaitState::Runnable, ..place(syscall, NO_ARGS, object) };
+            let (thread, end_ns) = (thread(20, "grep"), LOOK_NS / 2);
+            let wait = Wait { thread, begin_ns: LOOK_NS / 4, end_ns, place, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        assert_eq!(led(vec![reads(), ready_in("write", 7)]), ("end of a pipe", Some(20)));
+        assert_eq!(led(vec![reads(), ready_in("read", 7)]), ("", None), "another reader");
+        assert_eq!(led(vec![reads(), ready_in("write", 8)]), ("", None), "another pipe");
     }
 }
