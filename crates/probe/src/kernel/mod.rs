@@ -188,11 +188,11 @@ impl Programs {
         let names = std::mem::take(&mut self.on_demand);
         let blind = self.attach_each(&names)?;
         let watches = |(name, _): &(&'static str, Link)| plan::DNS_WATCH.contains(name);
-        let (watch, links) = std::mem::take(&mut self.links).into_iter().partition(watches);
+        let (watch, links): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.links).into_iter().partition(watches);
         self.links = links;
         // To detach waits for an RCU grace period, some tenths of a second where the CPUs are full, and nobody need wait for that.
         // Without a thread for it they are detached here.
-        let watch: Vec<(&'static str, Link)> = watch;
         let _detached_by_itself = priority::spawn("holdup-detach", move || drop(watch));
         Ok(blind)
     }

@@ -6,7 +6,6 @@
 //!
 //! Edit together: standing.rs, measure/pools.rs.
 
-use crate::facts::Ns;
 use crate::measure::Measures;
 use crate::measure::pools;
 use crate::model::words;
@@ -14,9 +13,6 @@ use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::user_stack::lock_kind_of;
 use std::collections::BTreeMap;
-
-/// The look's begin is read over so long.
-const BEGIN_NS: Ns = 100_000_000;
 
 /// Title and paragraph, if the process that was asked about stands so.
 pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
@@ -43,7 +39,7 @@ fn sessions(measures: &Measures<'_>, asked: u32) -> Option<(String, String)> {
     let name = threads.process_name(asked);
     let is_child = |wait: &&WaitSpan| {
         wait.standing
-            && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
+            && measures.model.look.began_before(wait.begin_ns)
             && measures.graph.parent_of(wait.thread.pid) == Some(asked)
             && threads.process_name(wait.thread.pid) == name
     };

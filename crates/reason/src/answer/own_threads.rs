@@ -9,7 +9,7 @@
 //!
 //! Edit together: unwoken.rs, standing.rs.
 
-use crate::facts::{Ns, ThreadRef};
+use crate::facts::ThreadRef;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::words;
@@ -20,8 +20,6 @@ use crate::waits::user_stack::lock_kind_of;
 use crate::waits::{WaitClass, goroutines};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The look's begin is read over so long.
-const BEGIN_NS: Ns = 100_000_000;
 /// Places that are said one by one.
 const PLACES_MAX: usize = 4;
 
@@ -65,7 +63,7 @@ fn is_own(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     let place = &wait.place;
     let kind = || lock_kind_of(measures.model, &wait.thread, wait.begin_ns, wait.end_ns);
     wait.standing
-        && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
+        && measures.model.look.began_before(wait.begin_ns)
         && matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
         // The second argument is not known without an address; the fourth is a time limit.
         && place.syscall == "futex"

@@ -20,9 +20,6 @@ use std::collections::BTreeMap;
 
 /// Processes that are named.
 const NAMED: usize = 3;
-/// The look's begin is read over so long.
-const BEGIN_NS: Ns = 100_000_000;
-
 /// Title and paragraph, if somebody stands so.
 pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let target = measures.model.look.target.as_ref();
@@ -44,7 +41,7 @@ const ALL_THE_TIME: f64 = 0.9;
 
 /// Whether a wait lasted as long as the look, and is for what somebody else sends.
 fn stands(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
-    wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS && stands_at_the_end(measures, wait)
+    measures.model.look.began_before(wait.begin_ns) && stands_at_the_end(measures, wait)
 }
 
 /// Whether a wait goes on, and is for what somebody else sends.
@@ -130,7 +127,7 @@ fn children_waited_for(measures: &Measures<'_>, asked: u32) -> Vec<ThreadRef> {
             wait.thread.tid == pid
                 && wait.class == WaitClass::Child
                 && wait.standing
-                && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
+                && measures.model.look.began_before(wait.begin_ns)
         };
         let child = measures.waits().find(is_its).and_then(|wait| measures.graph.holder(wait));
         match child.filter(|child| child.pid != pid) {

@@ -11,7 +11,7 @@
 //! Must not: say that anybody is late, or call a lock held (rules/lock/). Rejected: any process
 //! with one waiting thread (prefork servers wait by a semaphore for their turn to accept). Edit together: standing.rs, which has the other ends.
 
-use crate::facts::{Ns, ObjectRef, Place, ThreadRef};
+use crate::facts::{ObjectRef, Place, ThreadRef};
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::words;
@@ -23,8 +23,6 @@ use crate::waits::user_stack::lock_kind_of;
 use crate::waits::{WaitClass, goroutines};
 use std::collections::BTreeSet;
 
-/// The look's begin is read over so long.
-const BEGIN_NS: Ns = 100_000_000;
 /// PID of the first process: whose parent it is was begun by nobody who is still there.
 const INIT: u32 = 1;
 
@@ -66,9 +64,7 @@ fn full_queue<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan> 
 
 /// Whether a wait began before the look, goes on, and does not end by itself.
 fn stands_all_the_look(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
-    wait.standing
-        && wait.begin_ns <= measures.model.look.begin_ns + BEGIN_NS
-        && !is_timed(&wait.place)
+    wait.standing && measures.model.look.began_before(wait.begin_ns) && !is_timed(&wait.place)
 }
 
 /// For which message a process waits that has nothing to do, as a sentence; empty if it does not wait for one.

@@ -93,6 +93,15 @@ pub enum ObjectRef {
 }
 
 impl ObjectRef {
+    /// Inode of a socket; none of anything else.
+    pub fn socket_ino(&self) -> Option<u64> {
+        match self {
+            Self::Inet(socket) => Some(socket.ino),
+            Self::Unix { ino, .. } => Some(*ino),
+            _ => None,
+        }
+    }
+
     /// A FIFO: two of one inode number on two file systems are two, and none is the pipe of that number.
     pub fn fifo(dev: DeviceNumber, ino: u64) -> Self {
         let dev = (u64::from(dev.major) << DEV_MINOR_BITS) | u64::from(dev.minor);

@@ -84,7 +84,8 @@ pub struct NoWayBack {
     pub answer: NoRoute,
 }
 
-/// Which interface of this host has an address that somebody sends to without an answer. Sources: rtnetlink RTM_GETADDR, RTM_GETLINK.
+/// Which interface of this host has an address that somebody sends to; of old recordings one that did not answer, or whose neighbour entry is
+/// permanent. Sources: rtnetlink RTM_GETADDR, RTM_GETLINK.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AddressHere {
     /// Network namespace of who sends, inode.

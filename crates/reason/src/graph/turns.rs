@@ -95,11 +95,7 @@ fn has_a_client(index: &Index<'_>, listener: &Endpoint) -> bool {
 fn rests_at(index: &Index<'_>, link: &ChainLink, listeners: &HashSet<u64>) -> bool {
     let who: &ThreadRef = &link.who;
     let is_at = |other: &WaitSpan| {
-        let on = match &other.place.object {
-            Some(ObjectRef::Inet(socket)) => Some(socket.ino),
-            Some(ObjectRef::Unix { ino, .. }) => Some(*ino),
-            _ => None,
-        };
+        let on = other.place.object.as_ref().and_then(ObjectRef::socket_ino);
         let polled = index.connections.of_process(who.pid, &other.place.polled);
         on.is_some_and(|ino| listeners.contains(&ino))
             || polled.iter().any(|it| listeners.contains(&it.object_ino()))

@@ -6,7 +6,7 @@
 //! length of the queue alone, which is one for a moment at a server at rest too; to leave out process 1, which in a container may be the master.
 
 use super::index::Index;
-use crate::facts::{Ns, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, Ns, ObjectRef, ThreadRef};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::futex_value::is_private;
@@ -33,7 +33,7 @@ pub(super) fn all_busy(index: &Index<'_>, pid: u32, at_ns: Ns) -> Option<BusyWor
 }
 
 fn of_listener(index: &Index<'_>, listener: &ObjectRef, at_ns: Ns) -> Option<BusyWorkers> {
-    let ino = ino_of(listener)?;
+    let ino = listener.socket_ino()?;
     // A connection that nobody has accepted has the listener at its other end.
     let holds = |end: &&&_| is_on(end, ino);
     let ends = index.connections.endpoints_on(ino);
@@ -73,17 +73,8 @@ pub(super) fn not_accepted(model: &Model, listener_ino: u64) -> usize {
     model.held.endpoints.iter().filter_map(|end| of(&end.object)).collect::<HashSet<_>>().len()
 }
 
-fn is_on(end: &crate::facts::Endpoint, ino: u64) -> bool {
-    ino_of(&end.object) == Some(ino)
-}
-
-/// The inode of a socket.
-fn ino_of(object: &ObjectRef) -> Option<u64> {
-    match object {
-        ObjectRef::Inet(socket) => Some(socket.ino),
-        ObjectRef::Unix { ino, .. } => Some(*ino),
-        _ => None,
-    }
+fn is_on(end: &Endpoint, ino: u64) -> bool {
+    end.object.socket_ino() == Some(ino)
 }
 
 /// What a process is called without its part, which servers put behind it: `gunicorn: maste` and `gunicorn: worke` are one program's.
@@ -96,7 +87,7 @@ fn accepts(index: &Index<'_>, pid: u32, ino: u64, at_ns: Ns) -> bool {
     index.families.threads_of(&[pid]).iter().any(|thread| {
         let Some(wait) = last(index, thread, at_ns) else { return false };
         let polled = index.connections.of_process(pid, &wait.place.polled);
-        let is_it = |object: &ObjectRef| ino_of(object) == Some(ino);
+        let is_it = |object: &ObjectRef| object.socket_ino() == Some(ino);
         wait.place.object.as_ref().is_some_and(is_it) || polled.iter().any(|end| is_on(end, ino))
     })
 }

@@ -6,6 +6,9 @@ use super::push::{Push, Series};
 use crate::facts::*;
 use std::collections::BTreeMap;
 
+/// The begin of a look is read over so long, nanoseconds.
+const BEGIN_NS: Ns = 100_000_000;
+
 /// The frame of a look.
 #[derive(Debug, Default)]
 pub struct Look {
@@ -37,6 +40,16 @@ impl Look {
     /// Of which start of the host it is; empty if that was not read.
     pub fn boot_id(&self) -> &str {
         &self.host.boot_id
+    }
+
+    /// Somebody asked about a command, a process or a container, and not about a whole host: who does has a reason.
+    pub fn is_asked_about(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
+    }
+
+    /// Whether what began at a time stood already as the look began, which is read over some time.
+    pub fn began_before(&self, since_ns: Ns) -> bool {
+        since_ns <= self.begin_ns.saturating_add(BEGIN_NS)
     }
 
     /// Length of the window, seconds.

@@ -84,7 +84,7 @@ const REPLICA: ReplicaSetting = ReplicaSetting {
     off: |doors| {
         let (psql, file) = (psql(doors), saved(doors));
         format!(
-            "{psql} -Atc \"{BACK}\" > {file} && {psql} -c \"alter system set {STANDBYS} = ''\" -c '{RELOAD}'"
+            "{{ [ -s {file} ] || {psql} -Atc \"{BACK}\" > {file}; }} && {psql} -c \"alter system set {STANDBYS} = ''\" -c '{RELOAD}'"
         )
     },
     on: |doors| {
@@ -100,7 +100,7 @@ const RELOAD: &str = "select pg_reload_conf()";
 const BACK: &str = "select case when sourcefile like '%.auto.conf' then format('alter system set %I = %L', name, setting) \
                     else format('alter system reset %I', name) end from pg_settings where name = 'synchronous_standby_names'";
 
-/// Where that statement is kept, by the port of the server.
+/// Where that statement is held, by the port of the server. One that is there already is of before an earlier change, and is what is to come back.
 fn saved(doors: &Doors) -> String {
     let of_path = |path: &String| path.rsplit_once(".s.PGSQL.").map(|(_, port)| port.to_string());
     let port = doors.unix.iter().find_map(of_path);

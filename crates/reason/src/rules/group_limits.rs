@@ -35,10 +35,15 @@ impl Key {
     fn back(&self) -> String {
         let back = Remedy::default().write(&self.path, &self.old, "").command;
         match self.is_stubborn {
-            true => format!("for try in $(seq 100); do {back} && break; sleep 0.1; done"),
+            true => again_until_done(&back),
             false => back,
         }
     }
+}
+
+/// A command that its file refuses for a while, tried for ten seconds at most.
+pub(super) fn again_until_done(command: &str) -> String {
+    format!("for try in $(seq 100); do {command} && break; sleep 0.1; done")
 }
 
 /// The groups above one in its hierarchy, the nearest first.

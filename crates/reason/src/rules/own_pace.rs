@@ -8,7 +8,7 @@
 //!
 //! Edit together: engine.rs (the note), process/retry.rs (its words).
 
-use crate::facts::{Endpoint, Ns, ObjectRef, TargetKind, ThreadRef};
+use crate::facts::{Endpoint, Ns, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -47,13 +47,7 @@ pub(crate) fn is_at_own_pace(measures: &Measures<'_>, end: &End, who: &ThreadRef
     measures.model.held.endpoints.iter().any(listens)
         && own.all(|wait| wait.place.is_of_loop())
         && !is_owing(measures, who.pid)
-        && (!is_asked_about(measures) || has_served(measures, who.pid))
-}
-
-/// Somebody has a reason to ask about one process or container.
-fn is_asked_about(measures: &Measures<'_>) -> bool {
-    let target = measures.model.look.target.as_ref();
-    target.is_some_and(|target| target.kind != TargetKind::Host)
+        && (!measures.model.look.is_asked_about() || has_served(measures, who.pid))
 }
 
 /// Whether a process has sent something within the look on a connection that it accepted: the clock of what was sent last says so, by

@@ -26,9 +26,6 @@ pub const WITH_WAITERS: u64 = 2;
 /// With readers or a writer that wait, in the words of glibc's read-write locks, which have the 2 too.
 const RWLOCK_TAKEN: u64 = 3;
 
-/// The look's begin is read over so long.
-const BEGIN_NS: Ns = 100_000_000;
-
 /// include/uapi/linux/futex.h.
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAIT_BITSET: u64 = 9;
@@ -222,11 +219,10 @@ fn stood_for(
     waits: &[&mut WaitSpan],
     let_go: &HashMap<Word, (Ns, u32)>,
 ) -> HashSet<Word> {
-    let since_ns = model.look.begin_ns.saturating_add(BEGIN_NS);
     let stands = |wait: &WaitSpan| {
         is_for_a_two(wait)
             && wait.standing
-            && wait.begin_ns <= since_ns
+            && model.look.began_before(wait.begin_ns)
             && wait.place.args[3] == 0
             && !let_go.contains_key(&word(wait))
     };

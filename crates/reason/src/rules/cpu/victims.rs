@@ -6,7 +6,7 @@
 
 use super::come_last;
 use super::cpu_waits::{SCHED_BATCH, SCHED_IDLE};
-use crate::facts::{TargetKind, ThreadRef, WakeContext};
+use crate::facts::{ThreadRef, WakeContext};
 use crate::measure::Measures;
 use crate::measure::cpu_users::Competitor;
 use crate::model::Model;
@@ -83,8 +83,7 @@ fn is_in_least_group(model: &Model, process: &ThreadRef) -> bool {
 
 /// On a host: what only now and then has work, and is late with it.
 pub(super) fn ticks(measures: &Measures<'_>, one: &Competitor) -> bool {
-    let target = measures.model.look.target.as_ref();
-    let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
+    let is_asked_for = measures.model.look.is_asked_about();
     let wall = measures.wall_seconds();
     let starves = one.run >= RUN_STARVED_PER_SECOND_MIN.value * wall
         && one.wanted_by_one >= WANTED_BY_ONE_MIN.value * wall;

@@ -11,7 +11,7 @@ use super::cpu_waits::{
     Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path,
 };
 use super::victims::{CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much};
-use crate::facts::{Cgroup, TargetKind, ThreadRef};
+use crate::facts::{Cgroup, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_users::BUSY_MIN;
@@ -240,8 +240,7 @@ fn matched<'m>(
         step(heavy, Object::Cpu, chief.heavy.run),
     ];
     let is_own_wish = chief.by.is_wish();
-    let target = measures.model.look.target.as_ref();
-    let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
+    let is_asked_for = measures.model.look.is_asked_about();
     Some(Match {
         object: Some(object),
         path_seconds: on_path(measures, ends, &claims),

@@ -9,6 +9,7 @@
 use crate::facts::{Cgroup, ThreadRef};
 use crate::measure::Measures;
 use crate::model::membership::is_below;
+use crate::rules::group_limits::again_until_done;
 use crate::rules::wording::Remedy;
 
 /// What a stream needs beside its own memory: some blocks on their way, and what is read ahead.
@@ -49,7 +50,7 @@ pub(super) fn of(
     // cgroup v1 refuses it as long as more is used that could not be freed yet.
     let command = match group.controllers.is_empty() {
         true => way.command,
-        false => format!("for try in $(seq 100); do {} && break; sleep 0.1; done", way.command),
+        false => again_until_done(&way.command),
     };
     Some(Remedy { command, ..way })
 }

@@ -195,7 +195,7 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
     let most = neighbour_limit::most_of(filler.room_bytes);
     neighbour_limit::of(measures, &filler.by, (half, most), text).unwrap_or_else(|| {
         Remedy::to(
-            "give both more room, or run the neighbour elsewhere: what it has cannot be dropped, and a limit below that would have it killed",
+            "give both more room, or run the neighbour elsewhere: no limit is known that leaves it what it cannot drop, and the others more",
         )
     })
 }

@@ -31,7 +31,8 @@ pub(crate) static RULE: Rule = Rule {
         "the kernel marked the address as a duplicate (dadfailed)",
         "it is a note, unless somebody is refused it again and again, or a command that names it sleeps between its looks",
         "or: somebody waits for an address that two network namespaces of this host have, on interfaces with two hardware addresses, to \
-         both of which frames come from where it is asked for",
+         both of which frames come from where it is asked for (over no bridge that may part VLANs), while a connection is made or segments are \
+         sent again",
     ],
     refuted_by: &[
         Refutation::new(

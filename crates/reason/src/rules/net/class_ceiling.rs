@@ -12,10 +12,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
-use crate::rules::net::queued_answers::{Reader, readers};
+use crate::rules::net::queued_answers::{Reader, add_to, ends_behind, readers};
 use crate::rules::net::standing_queue::{
-    ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, answers_behind, passed,
-    standing,
+    ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, passed, standing,
 };
 use crate::rules::net::ways_out::{bits, command_in};
 use crate::rules::net::writers::{BUSY, Writer, claim, writers};
@@ -95,20 +94,13 @@ fn matched<'m>(
         interface: class.interface.as_str().into(),
         class: class.handle.as_str().into(),
     };
-    let is_read = |end: &End| {
-        let mut own = readers.iter().map(|it| Object::Inet(it.ino));
-        !end.victims.is_empty() && own.any(|object| object == end.object)
-    };
-    let mut behind: Vec<usize> = (0..ends.len()).filter(|at| is_read(&ends[*at])).collect();
     if mine.iter().any(|writer| writer.end.is_some()) {
         return Some(claim(mine, matched, false).on(object));
     }
     if lost.is_empty() {
         return None;
     }
-    behind.extend(answers_behind(measures, ends, queue));
-    behind.sort_unstable();
-    behind.dedup();
+    let behind = ends_behind(measures, ends, queue, &readers);
     let matched = losses::of_measure(measures, matched, object, lost, None);
     Some(behind.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
 }
@@ -172,10 +164,7 @@ fn sent(who: &ThreadRef, readers: &[Reader<'_>]) -> String {
 /// Who has packets in the queue for longer than they would wait in a good one, and who reads such.
 fn delayed(measures: &Measures<'_>, queue: &Queue<'_>, readers: &[Reader<'_>]) -> Losses {
     let mut lost = Losses::new();
-    for Reader { process, lost: waited, .. } in readers {
-        let loss = lost.entry(process.pid).or_insert_with(|| ((*process).clone(), *waited));
-        loss.1 = loss.1.max(*waited);
-    }
+    add_to(&mut lost, readers);
     for flow in &queue.flows {
         let slow = flow_seconds(&[*flow]).is_some_and(|seconds| seconds >= TARGET.value);
         if let (Some(process), true) = (&flow.process, slow) {

@@ -8,7 +8,7 @@
 //! made of software. On a host, where nobody asked, a full link is a note, and a queue that stands comes first. Rejected: the interface's counter
 //! alone (some drivers count the headers of joined segments once, none counts the gap between frames).
 
-use crate::facts::{Endpoint, ObjectRef, TargetKind};
+use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::tcp_stream::{SocketChanges, other_end};
@@ -149,21 +149,15 @@ impl<'m> Line<'m> {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut found = sending(measures, ends);
-    if is_asked_about(measures) {
+    if measures.model.look.is_asked_about() {
         found.extend(receiving(measures, ends));
     }
     found
 }
 
-/// A command, a process or a container: who asks about one has a reason.
-fn is_asked_about(measures: &Measures<'_>) -> bool {
-    let target = measures.model.look.target.as_ref();
-    target.is_some_and(|target| target.kind != TargetKind::Host)
-}
-
 /// Transfers that wait to write, by the interface that they leave by.
 fn sending<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let (standing, is_asked) = (standing(measures), is_asked_about(measures));
+    let (standing, is_asked) = (standing(measures), measures.model.look.is_asked_about());
     let look = measures.model.look.seconds();
     let mut by_interface: BTreeMap<(u32, u32), (Limit<'m>, Vec<Writer<'m>>)> = BTreeMap::new();
     for writer in writers(measures, ends) {

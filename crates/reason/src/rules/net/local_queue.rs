@@ -13,14 +13,13 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::address_owner;
 use crate::measure::packet_queue::{Queue, flow_bytes, flow_seconds};
-use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::net::queue_commands::{apart, shorter, sooner, undelayed};
 use crate::rules::net::queue_senders::{Sender, carries_several, is_carried, senders};
-use crate::rules::net::queued_answers::{Reader, readers};
+use crate::rules::net::queued_answers::{Reader, add_to, ends_behind, readers};
 use crate::rules::net::standing_queue::{
-    ANSWER_BEHIND, FRAMES, MANAGED, MOST, Standing, TARGET, answers_behind, passed, standing,
+    ANSWER_BEHIND, FRAMES, MANAGED, MOST, Standing, TARGET, passed, standing,
 };
 use crate::rules::net::super_packets::{FRAME_HEADERS, SuperPackets, super_packets};
 use crate::rules::net::ways_out::{bits, command_in, pause};
@@ -144,10 +143,7 @@ fn lost(
         let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
         loss.1 = loss.1.max(writer.lost);
     }
-    for Reader { process, lost: waited, .. } in readers {
-        let loss = lost.entry(process.pid).or_insert_with(|| ((*process).clone(), *waited));
-        loss.1 = loss.1.max(*waited);
-    }
+    add_to(&mut lost, readers);
     lost
 }
 
@@ -248,13 +244,7 @@ fn claimed(
 ) -> Vec<usize> {
     let mut claimed: Vec<usize> =
         mine.iter().filter_map(|writer| writer.end.map(|(at, _)| at)).collect();
-    claimed.extend(answers_behind(measures, ends, queue));
-    let is_read = |end: &End| {
-        let mut objects = readers.iter().map(|it| Object::Inet(it.ino));
-        !end.victims.is_empty() && objects.any(|object| object == end.object)
-    };
-    let read = ends.iter().enumerate().filter(|(_, end)| is_read(end)).map(|(at, _)| at);
-    claimed.extend(read);
+    claimed.extend(ends_behind(measures, ends, queue, readers));
     claimed.sort_unstable();
     claimed.dedup();
     claimed

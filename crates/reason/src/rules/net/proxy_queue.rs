@@ -134,11 +134,6 @@ fn leads_on(measures: &Measures<'_>, end: &End, keeper: &Keeper) -> bool {
     to_upstream(&end.links[at]) || end.links[at + 1..].iter().any(|link| is_server(link))
 }
 
-/// A command, a process or a container: who asks about one has a reason.
-fn is_asked_about(measures: &Measures<'_>) -> bool {
-    kind_of_target(measures).is_some_and(|kind| kind != TargetKind::Host)
-}
-
 /// Whether questions come and are answered all the while: a long poll stands.
 fn comes_and_goes(measures: &Measures<'_>, ends: &[End], keeper: &Keeper, parts: &[Part]) -> bool {
     let waits: u64 = parts.iter().map(|(at, _)| ends[*at].count).sum();
@@ -152,7 +147,8 @@ fn kind_of_target(measures: &Measures<'_>) -> Option<TargetKind> {
 
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], keeper: Keeper) -> Option<Match<'m>> {
     let parts = through(measures, ends, &keeper);
-    let counts = is_asked_about(measures) || comes_and_goes(measures, ends, &keeper, &parts);
+    let counts =
+        measures.model.look.is_asked_about() || comes_and_goes(measures, ends, &keeper, &parts);
     if parts.is_empty() || !counts {
         return None;
     }

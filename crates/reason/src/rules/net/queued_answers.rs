@@ -6,10 +6,12 @@
 //! sender waits for room himself (writers.rs).
 
 use crate::facts::{Ns, QdiscFlow, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_queue::Queue;
 use crate::model::object::Object;
-use crate::rules::net::standing_queue::ANSWER_BEHIND;
+use crate::rules::Losses;
+use crate::rules::net::standing_queue::{ANSWER_BEHIND, answers_behind};
 use crate::rules::net::writers::Writer;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
@@ -31,6 +33,32 @@ impl Reader<'_> {
     pub(super) fn reads_of(&self, flows: &[&QdiscFlow]) -> bool {
         self.flows.iter().any(|own| flows.iter().any(|flow| std::ptr::eq(*own, *flow)))
     }
+}
+
+/// What readers have lost to a queue, beside what others have; of a process the most.
+pub(super) fn add_to(lost: &mut Losses, readers: &[Reader<'_>]) {
+    for Reader { process, lost: waited, .. } in readers {
+        let loss = lost.entry(process.pid).or_insert_with(|| ((*process).clone(), *waited));
+        loss.1 = loss.1.max(*waited);
+    }
+}
+
+/// The ends of those who wait for what stands in a queue, each once: its readers, and whoever waits behind its writers.
+pub(super) fn ends_behind(
+    measures: &Measures<'_>,
+    ends: &[End],
+    queue: &Queue<'_>,
+    readers: &[Reader<'_>],
+) -> Vec<usize> {
+    let is_read = |end: &End| {
+        let mut objects = readers.iter().map(|it| Object::Inet(it.ino));
+        !end.victims.is_empty() && objects.any(|object| object == end.object)
+    };
+    let mut behind: Vec<usize> = (0..ends.len()).filter(|at| is_read(&ends[*at])).collect();
+    behind.extend(answers_behind(measures, ends, queue));
+    behind.sort_unstable();
+    behind.dedup();
+    behind
 }
 
 /// Whoever reads what waits in a queue, but of those whose sender is among these writers.

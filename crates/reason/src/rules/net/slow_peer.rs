@@ -114,19 +114,13 @@ fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
         WaitClass::SocketRead if socket.is_connecting() => For::Connection,
-        WaitClass::SocketRead if !somebody_asked(measures) => return None,
+        WaitClass::SocketRead if !measures.model.look.is_asked_about() => return None,
         WaitClass::SocketRead if measures.graph.is_for_what_comes(end) => For::More,
         WaitClass::SocketRead => For::Data,
         _ => return None,
     };
     let is_open = end.kind == EndKind::Remote && !end.victims.is_empty() && !end.circle;
     (is_open && is_elsewhere(measures, socket)).then_some((what, socket.remote))
-}
-
-/// A command, a process or a container: who asks about one has a reason.
-fn somebody_asked(measures: &Measures<'_>) -> bool {
-    let target = measures.model.look.target.as_ref();
-    target.is_some_and(|target| target.kind != TargetKind::Host)
 }
 
 /// It is connected, and nobody on this host has the other end, or may still accept it. One that a process here has closed is

@@ -185,7 +185,7 @@ impl<'m> Loops<'m> {
             let was_served = change.acked_bytes > 0 && is_of_look;
             let is_slow = slow.contains(&socket.ino);
             let is_sent_to = was_served || state.unsent_bytes > 0 || is_slow;
-            if socket.protocol != "tcp" || !is_sent_to || !measures.graph.is_accepted(socket) {
+            if !socket.is_tcp() || !is_sent_to || !measures.graph.is_accepted(socket) {
                 continue;
             }
             if was_served {

@@ -113,11 +113,6 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     waited.chain(owing::found(measures, ends, &COMMAND_WAITS)).collect()
 }
 
-/// Whether it is a command, a process or a container that somebody asked about, and no whole host.
-fn is_asked_about(measures: &Measures<'_>) -> bool {
-    measures.model.look.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
-}
-
 /// Whether it is the process that somebody asked about.
 fn is_target(measures: &Measures<'_>, pid: u32) -> bool {
     let target = measures.model.look.target.as_ref();
@@ -287,7 +282,7 @@ fn matched<'m>(
     server: u32,
     all: &[usize],
 ) -> Option<Match<'m>> {
-    let mut asked = talk.with(server, is_asked_about(measures));
+    let mut asked = talk.with(server, measures.model.look.is_asked_about());
     let outstanding = outstanding(measures, ends, server, all);
     let is_outstanding = !outstanding.is_empty();
     asked.clients.extend(outstanding);
@@ -314,7 +309,7 @@ fn matched<'m>(
     }
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // Who was asked about and asks once has all its time in that one answer; in a container others ask too.
-    let is_one = is_outstanding || is_asked_about(measures) && !is_container(measures);
+    let is_one = is_outstanding || measures.model.look.is_asked_about() && !is_container(measures);
     let answers_min = if is_one { 1 } else { ANSWERS_MIN.count() };
     let is_short = is_one && waited.seconds() < COMMAND_WAITS.value;
     if asked.answers + usize::from(is_outstanding) < answers_min || answer < SLOW.value || is_short
@@ -361,7 +356,7 @@ fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]
         let debts = awaits.get(&read.who.pid).map_or(&[][..], Vec::as_slice);
         by.who.pid == server && debts.iter().any(|debt| read.object == Object::Inet(debt.ino))
     });
-    match is_asked_about(measures) {
+    match measures.model.look.is_asked_about() {
         true => asks.map(|(read, _)| read.who.pid).collect(),
         false => BTreeSet::new(),
     }
