@@ -126,7 +126,7 @@ pub fn chains(one: &Observed) -> usize {
     let chains = Chains::new(&one.model, &one.timelines);
     one.timelines
         .waits()
-        .map(|wait| chains.follow_wait(wait, wait.begin_ns, wait.end_ns).len())
+        .map(|wait| chains.follow_wait(wait, (wait.begin_ns, wait.end_ns), false).len())
         .sum()
 }
 

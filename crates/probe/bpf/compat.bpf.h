@@ -56,6 +56,12 @@ struct fuse_chan {
 struct fuse_dev___channel {
 	struct fuse_chan *chan;
 };
+enum fsnotify_group_prio {
+	FSNOTIFY_PRIO_NORMAL = 0,
+};
+struct fsnotify_group___named_priority {
+	enum fsnotify_group_prio priority;
+};
 struct throtl_service_queue___one_queue {
 	unsigned int nr_queued[2];
 };
@@ -442,6 +448,18 @@ static __always_inline __u32 compat_fuse_disk(const struct fuse_dev *device)
 	if (bpf_core_field_exists(device->fc))
 		return BPF_CORE_READ(device, fc, dev);
 	return 0;
+}
+
+/* Whether a group of fanotify's is asked before an access, not only informed of it. 6.10 gave the priority a type of its own. */
+static __always_inline bool compat_asked_before(const struct fsnotify_group *group)
+{
+	const struct fsnotify_group___named_priority *fresh = (const void *)group;
+
+	if (bpf_core_field_exists(fresh->priority))
+		return BPF_CORE_READ(fresh, priority) != FSNOTIFY_PRIO_NORMAL;
+	if (bpf_core_field_exists(group->priority))
+		return BPF_CORE_READ(group, priority) != FSNOTIFY_PRIO_NORMAL;
+	return false;
 }
 
 /* Who listens, of a unix socket that nobody has accepted yet and which has no file therefore; since 6.10, before that NULL. */

@@ -337,6 +337,20 @@ static __always_inline __u32 tty_output_stopped(struct file *file)
 	return BPF_CORE_READ(tty, flow.stopped) || BPF_CORE_READ(link, flow.stopped);
 }
 
+/* The file of a group of fanotify's that is asked before others may open, read or execute a file: they wait for its answer. */
+static __always_inline bool is_asked_for_files(const struct wire_object *object, struct file *file)
+{
+	const char *type = object->name; /* of anon_inodefs, and there [fanotify] */
+	char name[8] = {};
+
+	if (type[0] != 'a' || type[1] != 'n' || type[2] != 'o' || type[3] != 'n')
+		return false;
+	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	if (name[0] != '[' || name[1] != 'f' || name[2] != 'a' || name[3] != 'n')
+		return false;
+	return compat_asked_before(BPF_CORE_READ(file, private_data));
+}
+
 SEC("iter/task_file")
 int endpoints(struct bpf_iter__task_file *ctx)
 {
@@ -353,8 +367,12 @@ int endpoints(struct bpf_iter__task_file *ctx)
 		return 0;
 	__builtin_memset(out, 0, sizeof(*out));
 	read_file_object(&out->object, file);
-	if (out->object.kind < WIRE_OBJECT_PIPE || out->object.kind > WIRE_OBJECT_FUSE)
-		return 0;
+	if (out->object.kind < WIRE_OBJECT_PIPE || out->object.kind > WIRE_OBJECT_FUSE) {
+		if (!is_asked_for_files(&out->object, file))
+			return 0;
+		out->object.kind = WIRE_OBJECT_OTHER;
+		__builtin_memcpy(out->object.name, "fanotify", 9);
+	}
 	if (out->object.kind == WIRE_OBJECT_INET || out->object.kind == WIRE_OBJECT_UNIX) {
 		struct socket *socket = BPF_CORE_READ(file, private_data);
 		struct sock *sk = BPF_CORE_READ(socket, sk);

@@ -446,6 +446,10 @@ struct fuse_dev {
 	struct fuse_conn *fc;
 };
 
+struct fsnotify_group {
+	unsigned int priority;
+};
+
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -514,6 +518,7 @@ struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
 	unsigned int len;
+	unsigned int data_len;
 	__u32 hash;
 	__be16 protocol;
 	__u16 transport_header;

@@ -5,10 +5,11 @@
  * hash falls under `packet_mask` are measured. A flow belongs to the sending socket. Of packets that leave a queue together, in a
  * list, the kernel says so once.
  * A DNS question is read as it leaves through an interface (every kind of resolver passes there), an answer as it is
- * received; both only for UDP port 53. The two programs for that run for every packet of the host, so they are attached
+ * received; both of UDP port 53, and of any other port if the datagram begins like one. The two programs for that run for every packet of the host, so they are attached
  * once a process has a socket to a name server, or looks for one (readers/connections.rs).
  *
- * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
+ * Must not: parse a packet on the receive path beyond its ports and the header of a DNS message, or take for that header what is
+ * not in its linear part.
  */
 
 struct packet_state {
@@ -242,6 +243,50 @@ static __always_inline bool is_mini_socket(const struct sock *sk)
 	return state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV;
 }
 
+/* What begins a datagram that may be of names: from the length in its UDP header on (RFC 1035, 4.1.1). */
+struct name_header {
+	__be16 length, sum, id, flags, questions, answers, authorities;
+};
+
+/* Answer, kind of question (4 bits), authoritative, cut, recursion desired. */
+#define NAME_FLAGS 0xff00
+#define NAME_QUESTION 0x0100
+#define NAME_ANSWER 0x8100
+/* Of an answer: authoritative, or cut. */
+#define NAME_ANSWER_MAY 0x0600
+/* Of the NetBIOS name service (RFC 1002, 4.2.1). */
+#define NETBIOS_PORT 137
+
+static __always_inline bool is_of_one_name(const unsigned char *udp, struct name_header *header)
+{
+	if (bpf_probe_read_kernel(header, sizeof(*header), udp + 4))
+		return false;
+	return header->questions == __builtin_bswap16(1) && __builtin_bswap16(header->length) > 8 + 12;
+}
+
+/*
+ * A name server may listen at any port. One question, with the wish that the server asks others for it, and nothing else: what hosts of a link
+ * ask each other (multicast DNS, LLMNR) has not that wish. NetBIOS names, at their own port, are asked for in the same form and with that wish,
+ * and mostly nobody answers.
+ */
+static __always_inline bool is_name_question(const unsigned char *udp, __be16 port)
+{
+	struct name_header header = {};
+
+	return port != __builtin_bswap16(NETBIOS_PORT) && is_of_one_name(udp, &header) && (__builtin_bswap16(header.flags) & NAME_FLAGS) == NAME_QUESTION && !header.answers &&
+	       !header.authorities;
+}
+
+static __always_inline bool is_name_answer(const struct sk_buff *skb, const unsigned char *udp, __be16 port)
+{
+	struct name_header header = {};
+
+	/* What stands behind the linear part in memory is not the datagram. */
+	if (udp + 4 + sizeof(header) > skb->data + (skb->len - skb->data_len))
+		return false;
+	return port != __builtin_bswap16(NETBIOS_PORT) && is_of_one_name(udp, &header) && (__builtin_bswap16(header.flags) & NAME_FLAGS & ~NAME_ANSWER_MAY) == NAME_ANSWER;
+}
+
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 {
@@ -266,7 +311,7 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	if (protocol != IPPROTO_UDP)
 		return 0;
 	bpf_probe_read_kernel(ports, sizeof(ports), udp);
-	if (ports[1] == __builtin_bswap16(53))
+	if (ports[1] == __builtin_bswap16(53) || is_name_question(udp, ports[1]))
 		return send_dns(skb, WIRE_DNS_QUERY, family, udp, network);
 	/* An answer of a local server leaves here too; one from afar is seen by netif_receive_skb. */
 	return 0;
@@ -303,18 +348,28 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 		return 0;
 	}
 	bpf_probe_read_kernel(ports, sizeof(ports), udp);
-	if (ports[0] == __builtin_bswap16(53))
+	if (ports[0] == __builtin_bswap16(53) || is_name_answer(skb, udp, ports[0]))
 		return send_dns(skb, WIRE_DNS_REPLY, family, udp, network);
 	return 0;
 }
 
+/* Whether it is a thread of whom is asked about. */
+static __always_inline bool is_asked_about(void)
+{
+	struct thread_state *thread = thread_state_of(compat_current(), NEVER);
+
+	return thread && thread->traced == 1;
+}
+
 /*
  * A socket looks for the way when it is connected, or for each datagram if it is not: the first question leaves right
- * after.
+ * after. Of whom is asked about any port may be a name server's.
  */
 static __always_inline int way_to(__u8 protocol, __be16 port)
 {
-	if (protocol != IPPROTO_UDP || port != __builtin_bswap16(53) || queued.name_server)
+	if (protocol != IPPROTO_UDP || queued.name_server)
+		return 0;
+	if (port != __builtin_bswap16(53) && !is_asked_about())
 		return 0;
 	queued.name_server = 1;
 	return wake_reader();

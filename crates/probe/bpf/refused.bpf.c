@@ -7,8 +7,11 @@
  * is reported, its path or address (read from the caller's memory, which the kernel has just read itself), the limit that it met,
  * and whether a seccomp filter may have refused it.
  *
+ * So is a read from a connection that the other end resets or ends before a byte of it came: who listens there turns the caller away.
+ *
  * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any refusal
- * once in OTHER_NS; those between are counted, and the next report carries their number.
+ * once in OTHER_NS but for the first AT_ONCE in a row (a program is refused this, then that, and ends for the last of them); those
+ * between are counted, and the next report carries their number.
  * Written by whom: all state here is by thread, and the thread itself writes it at the exit of its own call.
  *
  * Attached for `run` and for looks at one process only: a program at the exit of each system call costs every process of
@@ -26,6 +29,7 @@
 #define EAGAIN 11
 #define ENOMEM 12
 #define EACCES 13
+#define EBUSY 16
 #define EEXIST 17
 #define EINVAL 22
 #define ENFILE 23
@@ -36,9 +40,12 @@
 #define EADDRINUSE 98
 #define EADDRNOTAVAIL 99
 #define ENETUNREACH 101
+#define ECONNRESET 104
+#define ENOTCONN 107
 #define ECONNREFUSED 111
 #define EHOSTUNREACH 113
 #define EINPROGRESS 115
+#define ESTALE 116
 #define EDQUOT 122
 
 #define F_SETLK 6
@@ -55,6 +62,9 @@
 #define RLIMIT_NPROC 6
 #define RLIMIT_NOFILE 7
 
+/* Of include/net/tcp_states.h: the other end has ended, and this one has not. */
+#define TCP_STATE_CLOSE_WAIT 8
+
 /* Groups above one another that are looked at for a limit. */
 #define LIMIT_LEVELS 8
 /* The longest address: sockaddr_un. */
@@ -62,6 +72,7 @@
 
 #define SAME_NS 5000000
 #define OTHER_NS 100000
+#define AT_ONCE 4
 
 enum refused {
 	REFUSED_NOTHING, /* that anybody waits for */
@@ -75,6 +86,7 @@ enum refused {
 	REFUSED_ROOM,
 	REFUSED_SIZE,
 	REFUSED_END, /* of a process that was asked after: it lives */
+	REFUSED_SESSION, /* a connection, which the other end has made and ended */
 };
 
 /* Records are built here. */
@@ -94,6 +106,7 @@ struct refusal {
 	__u64 what;
 	__u64 at_ns;
 	__u64 unreported;
+	__u64 in_a_row; /* reported, each within SAME_NS of the one before */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -104,13 +117,15 @@ struct {
 
 static __always_inline bool is_refusal(__u64 error)
 {
-	const __u64 low = 1ULL << EPERM | 1ULL << EAGAIN | 1ULL << ENOMEM | 1ULL << EACCES | 1ULL << EEXIST |
-			  1ULL << EINVAL | 1ULL << ENFILE | 1ULL << EMFILE | 1ULL << EFBIG | 1ULL << ENOSPC | 1ULL << EROFS;
+	const __u64 low = 1ULL << EPERM | 1ULL << EAGAIN | 1ULL << ENOMEM | 1ULL << EACCES | 1ULL << EBUSY |
+			  1ULL << EEXIST | 1ULL << EINVAL | 1ULL << ENFILE | 1ULL << EMFILE | 1ULL << EFBIG |
+			  1ULL << ENOSPC | 1ULL << EROFS;
 
 	if (error < 64)
 		return low >> error & 1;
-	return error == ECONNREFUSED || error == EINPROGRESS || error == EADDRINUSE ||
-	       error == EADDRNOTAVAIL || error == ENETUNREACH || error == EHOSTUNREACH || error == EDQUOT;
+	return error == ECONNREFUSED || error == ECONNRESET || error == EINPROGRESS || error == EADDRINUSE ||
+	       error == EADDRNOTAVAIL || error == ENETUNREACH || error == EHOSTUNREACH || error == EDQUOT ||
+	       error == ENOTCONN || error == ESTALE;
 }
 
 /* What a call was refused, by its number and error alone. */
@@ -127,6 +142,10 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case EPERM:
 	case EROFS:
 		return REFUSED_RIGHT;
+	case ENOTCONN: /* whoever serves the file system is gone (FUSE), or knows the file no more (NFS) */
+	case ESTALE:
+	case EBUSY: /* it is in use: a mount, a folder that is one, a group with processes, a disk */
+		return path_at(number) != NAME_NOWHERE ? REFUSED_RIGHT : REFUSED_NOTHING;
 	case EFBIG:
 		return writes(number) ? REFUSED_SIZE : REFUSED_NOTHING;
 	case ENOMEM:
@@ -143,12 +162,17 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case EINVAL: /* by a route of type blackhole */
 	case EINPROGRESS:
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
+	case ECONNRESET:
+		return REFUSED_SESSION;
 	case EADDRINUSE:
 		return binds(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
 	case EADDRNOTAVAIL:
 		return binds(number) || connects(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
 	}
-	return writes(number) ? REFUSED_ROOM : REFUSED_NOTHING;
+	/* ENOSPC, EDQUOT: for what is in a file, or for another name in a folder (no inode is left). Of other calls it is no room on a disk. */
+	if (writes(number))
+		return REFUSED_ROOM;
+	return name_at(number) != NAME_NOWHERE ? REFUSED_NAME : REFUSED_NOTHING;
 }
 
 /* Whether it asked for a lock without waiting for it. */
@@ -189,9 +213,14 @@ static __always_inline bool is_due(__u32 tid, __u64 what, __u64 now, __u64 *unre
 		bpf_map_update_elem(&refusals, &tid, &first, BPF_ANY);
 		return true;
 	}
-	if (now - last->at_ns < (last->what == what ? SAME_NS : OTHER_NS)) {
-		last->unreported++;
-		return false;
+	if (now - last->at_ns < SAME_NS) {
+		bool is_other = last->what != what && (last->in_a_row < AT_ONCE || now - last->at_ns >= OTHER_NS);
+
+		if (!is_other) {
+			last->unreported++;
+			return false;
+		}
+		first.in_a_row = last->in_a_row + 1;
 	}
 	*unreported = last->unreported;
 	*last = first;
@@ -242,6 +271,36 @@ static __always_inline bool is_refused_already(struct task_struct *task, __u32 f
 
 	return socket && (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) == S_IFSOCK &&
 	       BPF_CORE_READ(socket, sk, sk_err) == ECONNREFUSED;
+}
+
+/*
+ * A connection of TCP that this end asked for, and the other end has reset or ended before a byte of it came. The kernel counts a SYN that was
+ * acknowledged as a byte, so who accepted and sent nothing has none; and the FIN that came as one. Who has sent something and then
+ * hears the end of it may have sent what needs no answer (a metric, a log line), and who shut its own side first is in another state.
+ */
+static __always_inline bool is_ended_session(struct task_struct *task, __u32 fd, long result)
+{
+	struct file *file = file_of(task, fd);
+	struct tcp_sock *tcp;
+	struct socket *socket;
+	struct sock *sk;
+	__u64 acked, received;
+	__u16 family;
+
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return false;
+	tcp = (struct tcp_sock *)sk;
+	acked = BPF_CORE_READ(tcp, bytes_acked);
+	received = BPF_CORE_READ(tcp, bytes_received);
+	if (result)
+		return !received && acked;
+	/* Also a read of no bytes, and one where connecting was refused, return 0. */
+	return BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_STATE_CLOSE_WAIT && received == 1 && acked == 1;
 }
 
 /* The path that the call was given; the folder that it begins in if it is relative. */
@@ -322,6 +381,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 	switch (what) {
 	case REFUSED_LOCK:
 	case REFUSED_ROOM:
+	case REFUSED_SESSION:
 		file = file_of(task, (__u32)args[0]);
 		break;
 	case REFUSED_NAME:
@@ -437,7 +497,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 
 	if (result > 0)
 		return succeeded(regs, result);
-	if (!(result ? is_refusal(-result) : is_kill(regs)))
+	if (!(result ? is_refusal(-result) : is_kill(regs) || is_reading(regs)))
 		return 0;
 	current = compat_current();
 	if (!is_watched(current, result) || compat_calls_32_bit(current, regs))
@@ -447,10 +507,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		return 0;
 	}
 	number = number_of_call(regs);
-	what = result ? refused_what(number, -result) : REFUSED_END;
+	what = result ? refused_what(number, -result) : is_kill(regs) ? REFUSED_END : REFUSED_SESSION;
 	if (what == REFUSED_NOTHING)
 		return 0;
 	read_arguments(args, regs);
+	if (what == REFUSED_SESSION && !(is_reading(regs) && is_ended_session(current, (__u32)args[0], result)))
+		return 0;
 	/* It sent a signal. */
 	if (what == REFUSED_END && args[1])
 		return 0;

@@ -25,6 +25,11 @@ static __always_inline bool is_kill(struct pt_regs *regs)
 {
 	return regs->orig_ax == 62;
 }
+/* read, readv, recvfrom, recvmsg; read directly as well */
+static __always_inline bool is_reading(struct pt_regs *regs)
+{
+	return regs->orig_ax == 0 || regs->orig_ax == 19 || regs->orig_ax == 45 || regs->orig_ax == 47;
+}
 static __always_inline bool is_fcntl(__s64 number)
 {
 	return number == 72;
@@ -101,6 +106,10 @@ static __always_inline bool is_of_file(__s64 number)
 static __always_inline bool is_kill(struct pt_regs *regs)
 {
 	return regs->syscallno == 129;
+}
+static __always_inline bool is_reading(struct pt_regs *regs)
+{
+	return regs->syscallno == 63 || regs->syscallno == 65 || regs->syscallno == 207 || regs->syscallno == 212;
 }
 static __always_inline bool is_fcntl(__s64 number)
 {

@@ -6,6 +6,7 @@
 
 use crate::system::clock::scheduler_hz;
 use crate::system::own::capabilities;
+use crate::system::view;
 use libbpf_rs::btf::{Btf, ReferencesType, types};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,6 +50,10 @@ pub struct Offer {
     pub euid: u32,
 }
 
+/// Why BPF is of no use in a PID namespace.
+pub const OTHER_NUMBERS: &str =
+    "it numbers threads as the first PID namespace does, and this is another";
+
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
 const CAP_PERFMON: u64 = 1 << 38;
@@ -64,6 +69,11 @@ pub fn look(tracepoints: &[&str]) -> Offer {
     };
     offer.euid = rustix::process::geteuid().as_raw();
     let bpf = CAP_BPF | CAP_PERFMON;
+    // Its numbers would be those of others here.
+    if !view::numbers_as_the_kernel() {
+        offer.no_bpf = Some(OTHER_NUMBERS.into());
+        return offer;
+    }
     if offer.capabilities & CAP_SYS_ADMIN == 0 && offer.capabilities & bpf != bpf {
         offer.no_bpf = Some("it needs root, or CAP_BPF and CAP_PERFMON".into());
         return offer;

@@ -7,7 +7,7 @@
 //!
 //! Must not: look at the host (host.rs) or attach (kernel/). Edit together: session/target.rs, which finds on the host what is asked for.
 
-use crate::host::Offer;
+use crate::host::{OTHER_NUMBERS, Offer};
 use crate::refusal::Refusal;
 use holdup_reason::facts::{Blind, Ns};
 use holdup_stacks::Whose;
@@ -229,7 +229,11 @@ pub fn tracepoints() -> Vec<&'static str> {
 pub fn plan(offer: &Offer, spared: &[&str]) -> Plan {
     let mut plan = Plan::default();
     if let Some(why) = &offer.no_bpf {
-        plan.blind.push(no_events(why, "run it as root on a kernel with BTF (5.10 or later)"));
+        let remedy = match why.as_str() {
+            OTHER_NUMBERS => "give it the host's PID namespace (docs/containers.md)",
+            _ => "run it as root on a kernel with BTF (5.10 or later)",
+        };
+        plan.blind.push(no_events(why, remedy));
         return plan;
     }
     for wanted in INDISPENSABLE {

@@ -9,7 +9,10 @@
 use super::called::Memory;
 use super::go_program::{Program, word};
 use super::go_stack::{Description, Layout, Stack};
-use holdup_reason::facts::{Goroutine, Goroutines, Ns, UserFrame};
+use holdup_reason::facts::{
+    GOROUTINE_FRAMES_MAX, GOROUTINES_QUEUED_MAX, GOROUTINES_STANDING_MAX, Goroutine, Goroutines,
+    Ns, UserFrame,
+};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -18,11 +21,8 @@ const READ_MAX: u64 = 1024;
 const COUNT_MAX: u64 = 1 << 24;
 /// Of the list, so many must be goroutines for it to be one.
 const PROOF: u64 = 4;
-/// Goroutines that are reported.
-const REPORTED_MAX: usize = 32;
 /// Of those, at each end of the row the ones that wait for a mutex.
-const WAITERS_MAX: usize = 10;
-const FRAMES_REPORTED_MAX: usize = 24;
+const WAITERS_MAX: usize = GOROUTINES_QUEUED_MAX / 2;
 
 /// Since when one stands where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Routines {
     }
 
     fn frames(&self, stack: &Stack) -> Vec<UserFrame> {
-        let frames = stack.frames.iter().take(FRAMES_REPORTED_MAX);
+        let frames = stack.frames.iter().take(GOROUTINE_FRAMES_MAX);
         let frame = |function: Option<&str>| UserFrame {
             function: function.unwrap_or_default().into(),
             module: self.module.clone(),
@@ -197,6 +197,6 @@ fn those_that_matter(mut standing: Vec<Goroutine>) -> Vec<Goroutine> {
     if waiting > 2 * WAITERS_MAX {
         standing.drain(WAITERS_MAX..waiting - WAITERS_MAX);
     }
-    standing.truncate(REPORTED_MAX);
+    standing.truncate(GOROUTINES_STANDING_MAX);
     standing
 }

@@ -36,6 +36,10 @@ fn part(lasted_ns: Ns, (part, of): (u64, u64)) -> Ns {
 /// program take the whole of what two seconds give, and without them a short command's only stack has none.
 const ASKED_LASTED_NS_MIN: Ns = 5_000_000_000;
 
+/// The same at the end of a look at a process: for the walk, before which it is not known whether the process waits for others, and for what is
+/// read behind it if it does. Why they do not answer is in their stacks, and all that was to be had may have gone to its own.
+const PARTNERS_LASTED_NS_MIN: Ns = 15_000_000_000;
+
 /// Batches that hung before no more are tried.
 const GIVEN_UP_MAX: u32 = 2;
 
@@ -56,6 +60,8 @@ pub struct UserStacks {
     /// Processes of which it was said that they are of 32 bits.
     narrow: HashSet<u32>,
     allowance: Allowance,
+    /// The time by which it is counted at least what reading may take.
+    counted_ns_min: Ns,
     /// Stacks that were whole, and those whose thread had moved.
     whole: u64,
     torn: u64,
@@ -76,6 +82,7 @@ impl UserStacks {
             too_long: HashSet::new(),
             narrow: HashSet::new(),
             allowance: Allowance::default(),
+            counted_ns_min: if target.is_some() { ASKED_LASTED_NS_MIN } else { 0 },
             whole: 0,
             torn: 0,
             next_tick: 0,
@@ -98,7 +105,7 @@ impl UserStacks {
 
     /// The time by which it is counted what reading may take.
     fn counted_ns(&self, lasted_ns: Ns) -> Ns {
-        if self.target.is_some() { lasted_ns.max(ASKED_LASTED_NS_MIN) } else { lasted_ns }
+        lasted_ns.max(self.counted_ns_min)
     }
 
     /// Pays for what was read of memory by others than the helper.
@@ -180,8 +187,11 @@ impl UserStacks {
         walker: &mut dyn Walker<Error = E>,
         lasted_ns: Ns,
     ) -> Result<Option<Vec<Left>>, E> {
-        let lasted_ns = part(self.counted_ns(lasted_ns), PART_AT_THE_END);
-        if !self.allowance.is_worth_at_the_end(lasted_ns) {
+        let counted_ns = match self.process() {
+            Some(_) => lasted_ns.max(PARTNERS_LASTED_NS_MIN),
+            None => self.counted_ns(lasted_ns),
+        };
+        if !self.allowance.is_worth_at_the_end(part(counted_ns, PART_AT_THE_END)) {
             return Ok(None);
         }
         let begin_ns = cpu_ns();
@@ -211,6 +221,9 @@ impl UserStacks {
     ) -> Result<(), E> {
         self.known.extend(choose::known(facts));
         let Some(walker) = walker else { return Ok(()) };
+        if !partners.is_empty() {
+            self.counted_ns_min = PARTNERS_LASTED_NS_MIN;
+        }
         let wanted = Wanted { target: self.process(), partners, known: self.known.clone() };
         let begin_ns = cpu_ns();
         let chosen = match left {

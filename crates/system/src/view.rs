@@ -30,8 +30,10 @@ const OF_THE_HOST: [u32; 2] = [1, 2];
 pub fn of_host() -> (Roots, Vec<Blind>) {
     let own = Roots::default();
     let link = |who: &str, of: &str| namespace(&own.proc, who, of);
-    let Some(pids) = link("self", "pid") else { return (own, Vec::new()) };
-    if pids != FIRST_PID_NAMESPACE {
+    if link("self", "pid").is_none() {
+        return (own, Vec::new());
+    }
+    if !numbers_as_the_kernel() {
         let blind = hidden(
             "processes",
             "holdup runs in the PID namespace of a container",
@@ -82,6 +84,12 @@ pub fn of_host() -> (Roots, Vec<Blind>) {
             (own, blind)
         }
     }
+}
+
+/// Whether the numbers of processes here are those of the first PID namespace, which kernel programs see. Where it cannot be
+/// read it is taken for granted.
+pub fn numbers_as_the_kernel() -> bool {
+    namespace(&Roots::default().proc, "self", "pid").is_none_or(|own| own == FIRST_PID_NAMESPACE)
 }
 
 /// The host's files as one of its processes has them.

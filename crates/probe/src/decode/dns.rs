@@ -32,10 +32,15 @@ pub fn fact(record: &wire_dns, kind: wire_kind) -> Option<Body> {
     }))
 }
 
-/// Whether this is a socket that is connected to a name server: who has one does not look for the way again.
-pub fn asks_names(body: &Body) -> bool {
+/// Whether this is a socket that is connected to a name server, or may be, as each of the process that is asked about: who has one does not
+/// look for the way again.
+pub fn asks_names(body: &Body, asked_about: Option<u32>) -> bool {
     let Body::Endpoint(endpoint) = body else { return false };
-    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && socket.remote.port() == 53)
+    let may_be_at = |port: u16| match port {
+        0 => false,
+        port => port == 53 || asked_about == Some(endpoint.process.pid),
+    };
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && may_be_at(socket.remote.port()))
 }
 
 /// The first question (RFC 1035, 4.1.2): labels up to the root, then the type.
@@ -64,6 +69,36 @@ fn dns_question(message: &[u8]) -> Option<(String, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdup_reason::facts::{Endpoint, InetRef, ThreadRef};
+
+    #[test]
+    fn any_connected_socket_of_whom_is_asked_about_may_be_one_to_a_name_server() {
+        let asks = |protocol: &str, remote: &str, asked_about| {
+            let object = ObjectRef::Inet(InetRef {
+                ino: 5,
+                netns: 7,
+                protocol: protocol.into(),
+                local: "10.0.0.1:4000".parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                state: 1,
+            });
+            let endpoint = Endpoint {
+                process: ThreadRef { pid: 10, tid: 10, ..ThreadRef::default() },
+                fd: 3,
+                readable: true,
+                writable: true,
+                nonblocking: true,
+                object,
+                unread: None,
+                output_stopped: false,
+                socket: None,
+            };
+            asks_names(&Body::Endpoint(endpoint), asked_about)
+        };
+        assert!(asks("udp", "10.0.0.2:53", None) && asks("udp", "10.0.0.2:5353", Some(10)));
+        assert!(!asks("udp", "10.0.0.2:5353", None) && !asks("udp", "10.0.0.2:5353", Some(11)));
+        assert!(!asks("udp", "0.0.0.0:0", Some(10)) && !asks("tcp", "10.0.0.2:53", Some(10)));
+    }
 
     #[test]
     fn a_question_is_read_up_to_its_type() {

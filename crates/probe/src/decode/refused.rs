@@ -11,10 +11,15 @@ use std::net::SocketAddr;
 
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
+const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
+const ENOTCONN: i32 = 107;
 const ECONNREFUSED: i32 = 111;
+const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
 
 /// A call that was refused.
 pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
@@ -38,7 +43,9 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
     let is_address =
         matches!(errno, ECONNREFUSED | EADDRINUSE) || denied.syscall == "bind" || denied.is_sent();
     match errno {
-        EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
+        ENOTCONN | ESTALE | EBUSY | EEXIST | EPERM | EACCES | EROFS | ENOSPC | EDQUOT
+            if !given.is_empty() && !is_address =>
+        {
             // The root of a file system has no name in it.
             let folder = match record.path_bytes {
                 0 => mounts.mounted_at(&thread, record.object.dev),
@@ -139,6 +146,7 @@ mod tests {
     fn a_path_ends_at_its_nul_and_a_relative_one_needs_its_folder() {
         assert_eq!(made(17, b"/run/l.d/\0rest").path.as_deref(), Some("/run/l.d"));
         assert_eq!(made(17, b"l.d\0").path, None);
+        assert_eq!(made(28, b"/srv/new\0").path.as_deref(), Some("/srv/new"), "no inode is left");
         assert_eq!(absolute(b"./l.d\0", Some("/srv/")).as_deref(), Some("/srv/l.d"));
         assert_eq!(absolute(b"l.d", Some("")).as_deref(), Some("/l.d"));
         assert_eq!(made(17, b"/a\xff\x1b\0").path.as_deref(), Some("/a\u{fffd}\u{1b}"));

@@ -23,7 +23,8 @@ impl Reader for Connections {
             let at_ns = now();
             look.ends = Ends::at_begin(at_ns, programs.endpoints()?);
             let earlier = look.ends.earlier();
-            programs.follow_names(earlier.values().any(|fact| asks_names(&fact.body)))?;
+            let asked = look.stacks.process();
+            programs.follow_names(earlier.values().any(|fact| asks_names(&fact.body, asked)))?;
             let stood = &mut programs.inbox.borrow_mut().facts;
             name_polled(&look.roots, stood, earlier, &mut look.waited.unread);
         }

@@ -87,6 +87,8 @@ pub(super) fn relevant(
                 ObjectRef::Unix { peer_ino: 0, path: Some(path), .. } => path.starts_with('/'),
                 ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
                 ObjectRef::FuseServer { .. } => true,
+                // No other of these is reported: whoever opens a file may wait for its answer.
+                ObjectRef::Other { what, .. } => what == FANOTIFY,
                 ObjectRef::Pipe { ino } => endpoint.fd == 0 && takers.contains(ino),
                 _ => false,
             }

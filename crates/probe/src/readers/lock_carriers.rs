@@ -5,8 +5,9 @@
 //! PID namespace is 0. An flock, an open-file-description lock and a lease belong to the open file description: to every
 //! process that has it open, whether it inherited it or was sent it over a socket, and it is free when the last of them lets
 //! go. So the truth is looked up in the `lock:` lines of /proc/PID/fdinfo/FD: of the processes that are named first; of a lock
-//! that somebody waits for, then of who carried it before and of their children; and of all others, once for each taker and
-//! whenever a carrier is gone or nobody is known. Paths come from readlink of the descriptor; the file itself is never touched.
+//! that somebody waits for, or did earlier in the look, then of who carried it before and of their children; and of all others,
+//! while somebody waits for it, once for each taker and whenever a carrier is gone or nobody is known. Paths come from readlink of
+//! the descriptor; the file itself is never touched.
 //!
 //! Whoever is reported was there at that moment, with its start time. Must not: decide when the table is read (locks.rs), or
 //! who of several carriers matters (the core). Rejected: all processes at each reading (as many descriptors as a host has).
@@ -64,6 +65,9 @@ pub(super) fn resolved(
     let wanted = |lock: &&FileLock| !lock.blocked && ids.contains(&lock.id);
     let wanted: Vec<FileLock> = locks.iter().filter(wanted).cloned().collect();
     carriers.look_for(&wanted, known);
+    // Whoever stood for it may have gone since, and its reading is the last. Nobody waits for it, so all processes are not looked at for it.
+    let was_wanted = |l: &&FileLock| !ids.contains(&l.id) && known.carried.contains_key(&key(l));
+    carriers.look_near(&locks.iter().filter(was_wanted).collect::<Vec<_>>(), known);
     let clock = Clock::now();
     for lock in &mut locks {
         carriers.report(lock, ids.contains(&lock.id), &clock);
@@ -206,15 +210,7 @@ impl<'a> Carriers<'a> {
     /// Looks for all who carry some locks.
     fn look_for(&mut self, wanted: &[FileLock], known: &mut Known) {
         let shared: Vec<&FileLock> = wanted.iter().filter(|lock| is_shared(lock)).collect();
-        let mut near: BTreeSet<u32> = shared.iter().filter_map(|lock| taker(lock)).collect();
-        for lock in &shared {
-            near.extend(known.carried.get(&key(lock)).into_iter().flat_map(|(_, pids)| pids));
-        }
-        // A child has the descriptor that its parent locked, also where that has ended.
-        near.extend(descendants(self.roots, near.clone()));
-        for pid in near {
-            self.look_at(pid);
-        }
+        self.look_near(&shared, known);
         let may_be_more =
             known.scans < SHARED_SCANS_MAX && shared.iter().any(|lock| self.is_new(lock, known));
         known.scans += u32::from(may_be_more);
@@ -228,6 +224,19 @@ impl<'a> Carriers<'a> {
         for lock in &shared {
             let pids = self.of(lock).map(|carried| carried.pids.clone()).unwrap_or_default();
             known.carried.insert(key(lock), (takers(lock), pids));
+        }
+    }
+
+    /// Looks at whoever took some locks, who carried them before, and their children.
+    fn look_near(&mut self, shared: &[&FileLock], known: &Known) {
+        let mut near: BTreeSet<u32> = shared.iter().filter_map(|lock| taker(lock)).collect();
+        for lock in shared {
+            near.extend(known.carried.get(&key(lock)).into_iter().flat_map(|(_, pids)| pids));
+        }
+        // A child has the descriptor that its parent locked, also where that has ended.
+        near.extend(descendants(self.roots, near.clone()));
+        for pid in near {
+            self.look_at(pid);
         }
     }
 

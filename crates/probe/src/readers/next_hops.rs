@@ -1,6 +1,6 @@
 //! Next hops to the addresses that somebody of this host sends to without an answer, their neighbour entries, and whether who has such an
 //! address on this host has a way back. Also which interfaces of this host have it, if any has: two may; into a tunnel, the next hops to
-//! the hosts that it sends to.
+//! the hosts that it sends to. Of those who answer, only that what is sent to them goes into a tunnel of a program.
 //!
 //! Theory: a packet to an address of a link waits until ARP (of IPv6: ND) has found who has it, and so does one behind a
 //! gateway until the gateway is found. The routing and the neighbour table say whom they wait for. Each is asked of that one
@@ -21,7 +21,7 @@ use super::netlink::routes::{
 };
 use super::netlink::{Place, ask, is_no_answer};
 use super::reader::{Opening, Reader};
-use super::waited::Destination;
+use super::waited::{Destination, Waited};
 use crate::SourceError;
 use crate::system::clock::now;
 use holdup_reason::facts::{AddressHere, Blind, Body, Fact, NextHop, NoWayBack};
@@ -55,14 +55,14 @@ impl Reader for NextHops {
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         look.read_endpoints()?;
         let now_open = look.last.endpoints.iter().flat_map(|(_, all)| all);
-        let unanswered = &mut look.waited.unanswered;
-        now_open.chain(look.ends.between()).for_each(|it| unanswered.see_endpoint(it));
+        let Waited { unanswered, objects, .. } = &mut look.waited;
+        now_open.chain(look.ends.between()).for_each(|it| unanswered.see_endpoint(it, objects));
         for body in &look.last.sums {
             if let Body::SentTo(sent) = body {
                 unanswered.see_sent(sent);
             }
         }
-        let (Some(netlink), to) = (look.netlink.as_mut(), unanswered.take()) else {
+        let (Some(netlink), (to, written)) = (look.netlink.as_mut(), unanswered.take()) else {
             return Ok(());
         };
         if !to.is_empty() {
@@ -90,11 +90,40 @@ impl Reader for NextHops {
                     Ok(addresses_here(place, buffer, &wanted).unwrap_or_default())
                 });
             }
+            look.waited.tunnels.extend(far_tunnels(&found, &here));
             let all = found.into_iter().chain(back).chain(here);
             facts.extend(all.map(|body| Fact { at_ns, body }));
         }
+        if !written.is_empty() {
+            // Behind those who do not answer: without patience for both, they come first. That it is not known of these is no gap to name.
+            let at_ns = now();
+            let into = netlink.ask(move |place, buffer| into_tunnels(place, buffer, &written));
+            let hops = into.into_iter().filter_map(|body| match body {
+                Body::NextHop(hop) => Some(hop),
+                _ => None,
+            });
+            for hop in hops {
+                look.waited.tunnels.insert(hop.interface.clone());
+                facts.push(Fact { at_ns, body: Body::NextHop(hop) });
+            }
+        }
         Ok(())
     }
+}
+
+/// Names of tun devices that have an address to which packets go by a tun device: the other ends of tunnels. Of other tun devices nobody asks
+/// for the program, which takes a walk over all descriptors.
+fn far_tunnels(found: &[Body], here: &[Body]) -> BTreeSet<String> {
+    let hops = found.iter().filter_map(|body| match body {
+        Body::NextHop(hop) if hop.kind == TUN => Some((hop.netns, hop.destination)),
+        _ => None,
+    });
+    let into: BTreeSet<(u32, IpAddr)> = hops.collect();
+    let ends = here.iter().filter_map(|body| match body {
+        Body::AddressHere(it) if into.contains(&(it.netns, it.address)) => Some(it.tunnel.clone()),
+        _ => None,
+    });
+    ends.filter(|name| !name.is_empty()).collect()
 }
 
 /// Next hops that are sought on this host, with the namespace of who asks; and whether it is one of the few that do not answer, or are never
@@ -145,7 +174,9 @@ fn addresses_here(
     for (netns, address) in sought.iter().copied() {
         for far_index in own.iter().filter(|(_, it)| *it == address).map(|(index, _)| *index) {
             let hardware = hardware(place, far_index);
-            let here = AddressHere { netns, address, far_netns, far_index, hardware };
+            let tun = place.interfaces.get(&far_index).filter(|it| it.kind == TUN);
+            let tunnel = tun.map(|it| it.name.clone()).unwrap_or_default();
+            let here = AddressHere { netns, address, far_netns, far_index, hardware, tunnel };
             found.push(Body::AddressHere(here));
         }
     }
@@ -200,6 +231,21 @@ fn next_hops(place: &mut Place, buffer: &mut Vec<u8>, to: &[Destination]) -> io:
     beyond.retain(|beyond| found.iter().all(|own| own.destination != beyond.destination));
     name(place, &mut beyond, buffer)?;
     Ok(found.into_iter().chain(beyond).map(Body::NextHop).chain(unread).collect())
+}
+
+/// The same of those who answer, where what is sent to them goes into the hands of a program.
+fn into_tunnels(
+    place: &mut Place,
+    buffer: &mut Vec<u8>,
+    to: &[Destination],
+) -> io::Result<Vec<Body>> {
+    let mut found = Vec::new();
+    for destination in to.iter().filter(|it| it.netns == place.namespace.netns) {
+        found.extend(next_hop(&place.socket, destination, None, buffer)?);
+    }
+    name(place, &mut found, buffer)?;
+    found.retain(|hop| hop.kind == TUN);
+    Ok(found.into_iter().map(Body::NextHop).collect())
 }
 
 /// Says their interfaces by name and kind.
@@ -332,23 +378,45 @@ mod tests {
         assert_eq!(blind.therefore, "which hosts vx0 sends to is unknown");
     }
 
+    fn next_hop(destination: [u8; 4], state: u16, kind: &str) -> Body {
+        Body::NextHop(NextHop {
+            netns: 1,
+            destination: IpAddr::from(destination),
+            gateway: None,
+            interface: "eth0".into(),
+            kind: kind.into(),
+            index: 2,
+            state,
+            updated_ns: 0,
+            path_mtu_bytes: None,
+            hardware: String::new(),
+            tunnel_ends: Vec::new(),
+        })
+    }
+
     #[test]
-    fn whoever_is_sent_to_is_sought_here_but_oneself() {
-        let hop = |destination: [u8; 4], state| {
-            Body::NextHop(NextHop {
+    fn the_program_of_a_tun_device_is_sought_where_packets_go_to_it_by_another() {
+        let to = [10, 8, 0, 2];
+        let here = |tunnel: &str| {
+            Body::AddressHere(AddressHere {
                 netns: 1,
-                destination: IpAddr::from(destination),
-                gateway: None,
-                interface: "eth0".into(),
-                kind: String::new(),
-                index: 2,
-                state,
-                updated_ns: 0,
-                path_mtu_bytes: None,
-                hardware: String::new(),
-                tunnel_ends: Vec::new(),
+                address: IpAddr::from(to),
+                far_netns: 2,
+                far_index: 7,
+                hardware: Vec::new(),
+                tunnel: tunnel.into(),
             })
         };
+        let names =
+            |kind: &str, tunnel: &str| far_tunnels(&[next_hop(to, 0, kind)], &[here(tunnel)]);
+        assert_eq!(names(TUN, "tun0"), BTreeSet::from(["tun0".to_string()]));
+        assert_eq!(names("", "tun0"), BTreeSet::new(), "by a link");
+        assert_eq!(names(TUN, ""), BTreeSet::new(), "no tunnel's");
+    }
+
+    #[test]
+    fn whoever_is_sent_to_is_sought_here_but_oneself() {
+        let hop = |destination: [u8; 4], state| next_hop(destination, state, "");
         let (silent, answers, permanent) = ([10, 0, 0, 2], [10, 0, 0, 4], [10, 0, 0, 5]);
         let found = sought(&[
             hop(silent, 0x20),

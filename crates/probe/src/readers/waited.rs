@@ -85,6 +85,8 @@ impl Interfaces {
 const DESTINATIONS_MAX: usize = 100;
 /// The same of datagrams.
 const OF_DATAGRAMS_MAX: usize = 16;
+/// The same of connections that are written to and answer.
+const WRITTEN_MAX: usize = 16;
 /// A server of names may ask hundreds of others at once, and a question without an answer is known as such.
 const NAME_SERVERS_PORT: u16 = 53;
 /// TCP_SYN_SENT.
@@ -110,6 +112,8 @@ pub struct Unanswered {
     known: BTreeSet<Destination>,
     /// The same of datagrams, which may have an answer each: fewer, and behind all connections.
     of_datagrams: BTreeSet<Destination>,
+    /// Those to whom something is under way that somebody waits for: if it goes into a tunnel, a program has it in its hands.
+    written: BTreeSet<Destination>,
     /// Sockets of UDP that are not connected and are waited on, by their own port: namespace and address.
     asking: BTreeMap<u16, Option<(u32, IpAddr)>>,
 }
@@ -142,8 +146,9 @@ impl Unanswered {
         }
     }
 
-    /// The same of an open socket, also where the peer has gone silent since it was connected.
-    pub fn see_endpoint(&mut self, endpoint: &Endpoint) {
+    /// The same of an open socket, also where the peer has gone silent since it was connected. `waited` has the inodes that somebody waits for:
+    /// of the others nobody asks where what they sent is.
+    pub fn see_endpoint(&mut self, endpoint: &Endpoint, waited: &HashSet<u64>) {
         // Nobody need wait on one of UDP.
         let object = Some(&endpoint.object);
         self.see(object.filter(|it| matches!(it, ObjectRef::Inet(socket) if socket.is_tcp())));
@@ -152,6 +157,15 @@ impl Unanswered {
             && turn.is_some_and(is_silent)
         {
             self.add(socket);
+        }
+        let is_written = endpoint.socket.as_ref().is_some_and(|it| it.send_queued_bytes > 0);
+        if let ObjectRef::Inet(socket) = &endpoint.object
+            && socket.is_tcp()
+            && is_written
+            && waited.contains(&socket.ino)
+            && self.written.len() < WRITTEN_MAX
+        {
+            self.written.extend(Some(destination(socket)).filter(is_elsewhere));
         }
     }
 
@@ -168,11 +182,13 @@ impl Unanswered {
         }
     }
 
-    /// All of them, once; who reads only the first of them reads those of connections.
-    pub fn take(&mut self) -> Vec<Destination> {
-        let Self { known, mut of_datagrams, .. } = std::mem::take(self);
+    /// All of them, once; who reads only the first of them reads those of connections. And those that are written to and answer, as far as
+    /// is known.
+    pub fn take(&mut self) -> (Vec<Destination>, Vec<Destination>) {
+        let Self { known, mut of_datagrams, mut written, .. } = std::mem::take(self);
         of_datagrams.retain(|to| !known.contains(to));
-        known.into_iter().chain(of_datagrams).collect()
+        written.retain(|to| !known.contains(to) && !of_datagrams.contains(to));
+        (known.into_iter().chain(of_datagrams).collect(), written.into_iter().collect())
     }
 }
 
@@ -225,8 +241,8 @@ mod tests {
 
     fn asked(state: u8, remote: &str, turn: TcpTurn) -> usize {
         let mut unanswered = Unanswered::default();
-        unanswered.see_endpoint(&endpoint(state, remote, turn));
-        unanswered.take().len()
+        unanswered.see_endpoint(&endpoint(state, remote, turn), &HashSet::new());
+        unanswered.take().0.len()
     }
 
     #[test]
@@ -241,6 +257,22 @@ mod tests {
         for own in ["10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "[fe80::1]:80"] {
             assert_eq!(asked(SYN_SENT, own, TcpTurn::default()), 0, "{own}");
         }
+    }
+
+    #[test]
+    fn whoever_is_written_to_by_a_socket_that_is_waited_for_is_asked_about_apart() {
+        let written = |remote: &str, send_queued_bytes, waited: u64| {
+            let mut of = endpoint(1, remote, TcpTurn::default());
+            of.socket.as_mut().unwrap().send_queued_bytes = send_queued_bytes;
+            let mut unanswered = Unanswered::default();
+            unanswered.see_endpoint(&of, &HashSet::from([waited]));
+            let (unanswered, written) = unanswered.take();
+            (unanswered.len(), written.len())
+        };
+        assert_eq!(written("10.0.0.9:80", 9, 5), (0, 1));
+        assert_eq!(written("10.0.0.9:80", 9, 6), (0, 0), "nobody waits for it");
+        assert_eq!(written("10.0.0.9:80", 0, 5), (0, 0));
+        assert_eq!(written("127.0.0.1:80", 9, 5), (0, 0));
     }
 
     #[test]
@@ -262,7 +294,7 @@ mod tests {
                 let local_port = local.port();
                 unanswered.see_sent(&SentTo { pid: 1, protocol, local_port, remote });
             }
-            unanswered.take().len()
+            unanswered.take().0.len()
         };
         assert_eq!(waits("10.0.0.1:40000", "10.0.0.9:161", false), 1);
         assert_eq!(waits("0.0.0.0:40000", "0.0.0.0:0", true), 1);
@@ -291,6 +323,6 @@ mod tests {
             let remote = format!("10.1.{}.{}:80", n / 200, n % 200 + 1);
             unanswered.see(Some(&endpoint(SYN_SENT, &remote, TcpTurn::default()).object));
         }
-        assert_eq!(unanswered.take().len(), DESTINATIONS_MAX);
+        assert_eq!(unanswered.take().0.len(), DESTINATIONS_MAX);
     }
 }

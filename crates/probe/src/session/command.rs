@@ -8,12 +8,19 @@ use crate::system::own::priority;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
+
+/// A program by the last part of its path, as a thread may be called.
+fn called(program: &OsStr) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    name.to_string_lossy().replace('\0', "")
+}
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +69,8 @@ impl Held {
                 }
             });
         }
-        std::thread::Builder::new().name("command".into()).spawn(move || {
+        // What is forked has this name until it executes: a reading of /proc may see no other.
+        std::thread::Builder::new().name(called(&words[0])).spawn(move || {
             let spawned = command.spawn();
             // And with it our ends of its pipes.
             drop(command);

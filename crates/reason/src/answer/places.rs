@@ -5,7 +5,8 @@
 
 use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
-use crate::facts::{Goroutine, TargetKind};
+use crate::facts::{Ns, TargetKind};
+use crate::graph::debts::Debt;
 use crate::graph::end::EndKind;
 use crate::graph::wakers::timeout_ns;
 use crate::measure::Measures;
@@ -14,9 +15,6 @@ use crate::model::{Model, words};
 use crate::programs;
 use crate::waits::goroutines;
 use crate::waits::timeline::WaitSpan;
-
-/// Goroutines that are shown.
-const GOROUTINES_MAX: usize = 3;
 
 /// Where the wait of an end stands.
 pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
@@ -41,15 +39,39 @@ pub(super) fn own_timeout(measures: &Measures<'_>, end: &AnswerEnd) -> Option<St
     let due_ns = wait.begin_ns.saturating_add(timeout_ns(&wait.place)?);
     let left_ns = due_ns.checked_sub(measures.model.look.end_ns).filter(|ns| *ns > 0)?;
     let left = words::seconds(left_ns as f64 / 1e9);
-    Some(format!("a timeout of its own ends that {left} after the look at the latest"))
+    let whose = match end.chain.len() {
+        1 => "its own".to_string(),
+        _ => format!("{}'s own", by_name(who)),
+    };
+    Some(format!("a timeout of {whose} ends that {left} after the look at the latest"))
 }
 
-/// Of a sleep: the limit on its own pace that the program was given.
+/// Of a sleep: the limit on its own pace that the program was given; of an end that leads no further, as a daemon's own queue, that it was given one.
 pub(super) fn own_limit(model: &Model, end: &AnswerEnd) -> Option<String> {
     let last = end.chain.last().map(|link| &link.who);
-    let pid = end.who.as_ref().or(last).filter(|_| end.end == EndKind::Sleep)?.pid?;
+    let pid = end.who.as_ref().or(last)?.pid?;
     let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)))?;
-    Some(format!("it keeps to a limit of its own, {limit}"))
+    match end.end {
+        EndKind::Sleep => Some(format!("it keeps to a limit of its own, {limit}")),
+        EndKind::Open => {
+            let who = last.map_or_else(String::new, by_name);
+            Some(format!("{who} was given a limit on its own pace, {limit}"))
+        }
+        _ => None,
+    }
+}
+
+/// What is waited for of a program that is asked before a file may be used: no other end at somebody who owes an answer is a file.
+pub(super) fn leave(end: &AnswerEnd, by: &str) -> Option<String> {
+    let name = &end.object.name;
+    (end.object.kind == "file")
+        .then(|| format!("waits for leave to use {name}, for which {by} is asked (fanotify)"))
+}
+
+/// Of a process that rests, as a sentence: the limit on its own pace that it was given.
+pub(super) fn pace(model: &Model, pid: u32) -> String {
+    let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)));
+    limit.map_or_else(String::new, |it| format!(" It keeps to a limit of its own, {it}."))
 }
 
 fn waits(end: &AnswerEnd) -> bool {
@@ -105,17 +127,45 @@ fn capitalised(text: &str) -> String {
 
 /// What goroutines of a program do that stood for most of the window.
 fn of_goroutines(model: &Model, pid: u32) -> Option<String> {
-    let all = goroutines::standing(model, pid, (model.look.begin_ns, model.look.end_ns));
-    let words = |one: &&Goroutine| {
-        let function = goroutines::function(one)?;
-        Some(format!("goroutine {} {} in {function}()", one.id, goroutines::does(one)))
-    };
-    let mut said: Vec<String> = all.iter().take(GOROUTINES_MAX).filter_map(words).collect();
-    let more = all.len().saturating_sub(said.len());
-    if more > 0 && !said.is_empty() {
-        said.push(format!("{more} more stand"));
-    }
-    (!said.is_empty()).then(|| said.join(", "))
+    goroutines::summary(model, pid, (model.look.begin_ns, model.look.end_ns))
+}
+
+/// Whether whoever stands at the end of a chain waits for something inside of its process, and nobody is known who would have to act.
+fn is_inside(end: &AnswerEnd) -> bool {
+    let is_unseen = matches!(end.end, EndKind::Lock | EndKind::Open) && end.lock_kind.is_none();
+    let is_shared = !matches!(end.object.kind.as_str(), "" | "futex" | "lock" | "event");
+    is_unseen && end.who.is_none() && !is_shared
+}
+
+/// What a chain leads to that ends at a Go program which owes an answer and waits for something inside of it, as a verb: most of its goroutines.
+pub(super) fn does_in_go(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    let who = end.chain.last().map(|link| &link.who).filter(|_| is_inside(end))?;
+    let (model, pid) = (measures.model, who.pid?);
+    let groups = goroutines::groups(model, pid, (model.look.begin_ns, model.look.end_ns));
+    let first = goroutines::only_group(&groups, asked_ns(measures, end, pid)?)?;
+    let least = if first.is_part { "at least " } else { "" };
+    let count = first.count;
+    Some(match (end.chain.iter().any(|link| link.who.pid != Some(pid)), count) {
+        (true, 1) => format!("waits for {}, a goroutine of which {}", by_name(who), first.does()),
+        (true, _) => {
+            let (who, does) = (by_name(who), first.does());
+            format!("waits for {who}, {least}{count} goroutines of which {does}")
+        }
+        (false, 1) => format!("has a goroutine that {}", first.does()),
+        (false, _) => format!("has {least}{count} goroutines that {}", first.does()),
+    })
+}
+
+/// Since when somebody waits for an answer of a process; without a question its goroutines wait for whatever is their own.
+fn asked_ns(measures: &Measures<'_>, end: &AnswerEnd, pid: u32) -> Option<Ns> {
+    let owed = measures.graph.debts().owes.get(&pid).into_iter().flatten();
+    owed.map(Debt::asked_ns).min().or_else(|| {
+        let asks = end.chain.iter().rev().find(|link| link.who.pid != Some(pid))?;
+        let tid = asks.who.tid.or(asks.who.pid)?;
+        let waits = measures.waits().filter(|wait| wait.thread.tid == tid);
+        let longest = waits.max_by_key(|wait| wait.end_ns.saturating_sub(wait.begin_ns));
+        longest.map(|wait| wait.begin_ns)
+    })
 }
 
 #[cfg(test)]
@@ -172,7 +222,7 @@ mod tests {
             facts.push(fact(Body::Target(target)));
             explain(facts).answer
         };
-        let said = "a timeout of its own ends that 5 s after the look at the latest";
+        let said = "a timeout of server 20's own ends that 5 s after the look at the latest";
         let timed = waits(LOOK_NS / 1_000_000 + 5_000);
         assert!(timed.text.contains(said), "{} {}", timed.title, timed.text);
         assert!(!waits(u64::from(u32::MAX)).text.contains("timeout"), "it waits for ever");
@@ -226,9 +276,33 @@ mod tests {
         let idle = blocked(10, "shop", WaitState::Sleep, "futex");
         let all = goroutines(&[(1, WAITS), (6, SLEEPS), (7, POLLS), (2, COLLECTS)]);
         let facts = [host(), vec![target(), idle, all]].concat();
-        let said =
-            "Goroutine 1 waits for a channel in main.main(), goroutine 6 sleeps in main.refill().";
+        let said = "1 goroutine waits for a channel in main.main(), 1 sleeps in main.refill().";
         assert_eq!(explain(facts).answer.text, said);
+    }
+
+    /// A client waits for a Go program one of whose goroutines stands so.
+    #[test]
+    fn a_title_names_the_goroutine_that_may_serve_the_question() {
+        let title = |id, functions: &[&str]| {
+            let mut all = goroutines(&[(id, functions)]);
+            if let Body::Goroutines(all) = &mut all.body {
+                (all.pid, all.standing[0].since_ns) = (20, LOOK_NS / 100);
+            }
+            let idle = blocked(20, "server", WaitState::Sleep, "futex");
+            let who = vec![of_process(10, "client"), all];
+            explain([host(), client_and_server(idle), who].concat()).answer.title
+        };
+        const SERVES: &[&str] =
+            &["runtime.gopark", "runtime.chansend", "main.submit", "net/http.(*conn).serve"];
+        const SELECTS: &str = "runtime.selectgo";
+        let said = title(7, SERVES);
+        assert!(said.contains("a goroutine of which waits for room in a channel"), "{said}");
+        let of_main = title(1, &["runtime.chanrecv", "main.main", "runtime.main"]);
+        assert!(!of_main.contains("goroutine"), "{of_main}");
+        let opener = title(7, &[SELECTS, "database/sql.(*DB).connectionOpener"]);
+        assert!(!opener.contains("goroutine"), "{opener}");
+        let worker = title(7, &[SELECTS, "go.opencensus.io/stats/view.(*worker).start"]);
+        assert!(!worker.contains("goroutine"), "{worker}");
     }
 
     #[test]

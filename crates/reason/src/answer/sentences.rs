@@ -3,17 +3,16 @@
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
 use super::naming::by_name;
-use super::one_by_one;
 use super::own::Own;
 use super::report::*;
+use super::resting::{self, is_at_an_event};
 use super::whole::{Rest, Said, Whole};
-use super::{places, received};
+use super::{one_by_one, pipe_end, places, received};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::own_functions::also_works_in;
-use crate::measure::pools;
 use crate::model::terminal::Terminal;
 use crate::model::words;
 use crate::rules::cpu::victims::is_polite;
@@ -96,14 +95,14 @@ pub(super) fn unnamed(
         Verdict::Works => ends.iter().filter(|end| own.works(end)).map(|end| end.seconds).sum(),
         _ => first.seconds,
     };
+    let waits = || places::does_in_go(measures, first).unwrap_or_else(|| waits_title(first));
     let said = match works {
         true => works_title(&name, first, of_kind),
-        false => Said { does: waits_title(first), is_own: false, more: String::new() },
+        false => Said { does: waits(), is_own: false, more: String::new() },
     };
     let title = whole.title(&name, &said, of_kind);
     let mut text = format!("{}{}.", whole.amount(of_kind), detail(measures, first));
-    let led = first.chain.iter().filter_map(|link| link.who.pid);
-    text.push_str(&pools::sentence(measures, led));
+    text.push_str(&resting::pool_or_threads(measures, first));
     text.push_str(&received::sentence(measures, first));
     let others = ends
         .iter()
@@ -231,11 +230,16 @@ fn waits_title(end: &AnswerEnd) -> String {
             Some(by) if behind => {
                 format!("waits for {by}, which waits for something that was not seen")
             }
+            _ if is_at_an_event(end) => "owes an answer, and waits for its next event".into(),
             _ => "waits for something that was not seen".into(),
         },
-        (EndKind::Lock, by) => format!("waits for {}", lock(end, by)),
+        (EndKind::Lock, by) => match by_last(end).filter(|_| behind && by.is_none()) {
+            Some(last) => format!("waits for {last}, which waits for {}", lock(end, None)),
+            None => format!("waits for {}", lock(end, by)),
+        },
         (EndKind::Remote, _) if end.unasked => format!("waits for what {object} sends next"),
-        (EndKind::Remote, Some(by)) => format!("waits for {by}, which owes it an answer"),
+        (EndKind::Remote, Some(by)) => places::leave(end, &by)
+            .unwrap_or_else(|| format!("waits for {by}, which owes it an answer")),
         (EndKind::Remote, None) if end.unconnected => {
             format!("waits for what comes to its {object}, which is connected to nobody")
         }
@@ -258,18 +262,11 @@ fn waits_title(end: &AnswerEnd) -> String {
     }
 }
 
-/// Why an end goes no further at whoever opens a FIFO, one clause.
-pub(super) const OPENS_FIFO: &str =
-    "it waits in open(2) until somebody opens the other end of that FIFO";
-
 /// What somebody waits for where nobody is known who would have to act.
 fn open_title(end: &AnswerEnd) -> String {
-    let what = match &end.object {
-        it if it.is_any_child() => "whichever of its children ends first".to_string(),
-        it if end.why_open.as_deref() == Some(OPENS_FIFO) => {
-            format!("somebody to open the other end of the FIFO {}", it.name)
-        }
-        _ => return "waits, and the reason was not seen to its end".into(),
+    let any = end.object.is_any_child().then(|| "whichever of its children ends first".into());
+    let Some(what) = any.or_else(|| pipe_end::awaited(end)) else {
+        return "waits, and the reason was not seen to its end".into();
     };
     match by_last(end) {
         Some(by) if waiter(end).is_some() => format!("waits for {by}, which waits for {what}"),
@@ -309,11 +306,6 @@ pub(super) fn is_frozen(end: &AnswerEnd) -> bool {
 /// Whoever stands at the end of its chain.
 fn by_last(end: &AnswerEnd) -> Option<String> {
     end.chain.last().map(|link| by_name(&link.who))
-}
-
-/// Whether whoever stands at the end of its chain is an event loop that rests.
-fn is_at_an_event(end: &AnswerEnd) -> bool {
-    end.chain.last().is_some_and(|link| link.waits_on.kind == "event")
 }
 
 /// A lock with its holder, by its kind where that is known; or what somebody else has to bring about.
@@ -357,6 +349,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         }
     }
     clauses.extend(places::of_end(measures, end));
+    clauses.extend(resting::may_be_due_later(measures, end));
     clauses.extend(places::own_timeout(measures, end));
     clauses.extend(places::own_limit(measures.model, end));
     let cpus = measures.model.look.host.cpus;
@@ -407,6 +400,10 @@ fn short(end: &AnswerEnd) -> String {
         (EndKind::Sleep, Some(by)) => format!("sleep of {by}"),
         (EndKind::Cpu, _) => "no CPU".into(),
         (EndKind::Open, _) => "not followed further".into(),
+        (EndKind::Lock, None) if end.lock_kind.is_none() && end.object.kind == "lock" => {
+            let what = if is_at_an_event(end) { "next event" } else { "wait inside" };
+            by_last(end).map_or_else(|| what.into(), |by| format!("{what} of {by}"))
+        }
         _ => match (end.object.kind.as_str(), end.object.name.as_str()) {
             (kind, object) if kind == object || object.is_empty() => kind.to_string(),
             (kind, object) => format!("{kind} {object}"),

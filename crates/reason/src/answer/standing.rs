@@ -67,6 +67,14 @@ fn names(all: &[ThreadRef]) -> String {
     }
 }
 
+/// Those here whose questions a process has not answered.
+pub(super) fn owed(measures: &Measures<'_>, pid: u32) -> String {
+    let debts = measures.graph.debts().owes.get(&pid).map_or(&[][..], Vec::as_slice);
+    let sockets = debts.iter().filter_map(|debt| measures.model.called.socket(debt.ino));
+    let far = sockets.flat_map(|socket| measures.graph.far_processes(socket)).collect();
+    names(&others(far, pid))
+}
+
 /// Processes but one, each once.
 fn others(mut all: Vec<ThreadRef>, but: u32) -> Vec<ThreadRef> {
     all.retain(|process| process.pid != but);

@@ -3,7 +3,7 @@
 //!
 //! Whoever waits for a word of memory or a semaphore waits for somebody, and no kernel says for whom. A worker at rest looks the same, so only
 //! who is alone is said so: one thread that did not run, without a time limit, and no process of the same program beside or above it, as those
-//! of a pool have. What could wake it follows from the call: of a private word only a thread of its own, and it has none; of a shared one and
+//! of a pool have; but a pool at rest has one that listens, and none that sleeps by the clock while nobody does. What could wake it follows from the call: of a private word only a thread of its own, and it has none; of a shared one and
 //! of System V's whoever else uses it.
 //!
 //! A full queue of messages is no rest: whoever has something to send waits for its reader, of several as well. An empty one is work.
@@ -140,12 +140,29 @@ fn is_one_of_several(measures: &Measures<'_>, pid: u32) -> bool {
     let began = |of: u32| measures.graph.parent_of(of).filter(|parent| *parent > INIT);
     let parent = began(pid);
     let is_main = |thread: &&ThreadRef| thread.tid == thread.pid && thread.pid != pid;
-    let beside = threads
-        .every_thread()
-        .filter(is_main)
-        .any(|other| other.comm == name && began(other.pid) == parent);
-    let above = parent.map(|parent| threads.process_name(parent));
-    above.is_some_and(|above| above.is_empty() || above == name) || beside
+    let others = threads.every_thread().filter(is_main);
+    let beside = others.filter(|other| other.comm == name && began(other.pid) == parent);
+    let beside: BTreeSet<Option<WaitClass>> =
+        beside.map(|other| stands_at(measures, other.pid)).collect();
+    let is_pool = beside.iter().flatten().any(|class| is_for_input(*class))
+        || !beside.is_empty() && !beside.contains(&Some(WaitClass::Timer));
+    // Who waits for a child to end gives none of them work.
+    let above = parent.filter(|parent| stands_at(measures, *parent) != Some(WaitClass::Child));
+    let above = above.map(|parent| threads.process_name(parent));
+    above.is_some_and(|above| above.is_empty() || above == name) || is_pool
+}
+
+/// What the main thread of a process stands at in the end.
+fn stands_at(measures: &Measures<'_>, pid: u32) -> Option<WaitClass> {
+    let main = measures.model.threads.thread_ref(pid);
+    let last = measures.graph.waits_of(&main).last();
+    last.filter(|wait| wait.standing).map(|wait| wait.class)
+}
+
+/// Whether a wait is for a connection, a message or an event.
+fn is_for_input(class: WaitClass) -> bool {
+    use WaitClass::{Idle, PipeRead, SocketRead, UnixRead};
+    matches!(class, Idle | PipeRead | SocketRead | UnixRead)
 }
 
 /// Whether a call ends by itself.
@@ -264,6 +281,21 @@ mod tests {
         assert!(full.contains("for room in System V's message queue 5, and"), "{full}");
         let empty = at("mq_timedreceive", [3, 0x7ffd_0000, 1, 0, 0, 0]);
         assert!(empty.contains("is idle: ") && empty.contains("a message in the POSIX"), "{empty}");
+    }
+
+    #[test]
+    fn one_beside_that_sleeps_by_the_clock_makes_no_pool_unless_another_listens() {
+        let with = |calls: &[&str]| {
+            let beside = calls
+                .iter()
+                .zip(12..)
+                .flat_map(|(call, pid)| [process(pid, "app", 9), stands(pid, pid, call, [0; 6])]);
+            title("semop", SEMOP, beside.collect())
+        };
+        let said = "app 10 has waited all the time for a semaphore of System V's set 5";
+        assert!(with(&["clock_nanosleep"]).starts_with(said), "{}", with(&["clock_nanosleep"]));
+        let pool = with(&["clock_nanosleep", "accept4"]);
+        assert!(pool.contains(" is idle: "), "{pool}");
     }
 
     #[test]

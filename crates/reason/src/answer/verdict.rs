@@ -8,10 +8,11 @@
 
 use super::naming::{self, link, process_name, victim};
 use super::own::Own;
+use super::pipe_end;
 use super::places;
 use super::report::*;
 use super::saved::Saved;
-use super::sentences::{OPENS_FIFO, idle_but_for_short_waits, idle_title, unnamed};
+use super::sentences::{idle_but_for_short_waits, idle_title, unnamed};
 use super::standing;
 use super::unwoken;
 use crate::facts::{TargetKind, ThreadRef};
@@ -26,9 +27,9 @@ use crate::programs::go;
 use crate::rules::lasting::lasting;
 use crate::rules::wait_words::list;
 use crate::rules::{Claim, ask, engine};
-use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::span::WaitSpan;
+use crate::waits::{WaitClass, goroutines};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends shown one by one; the rest are summed by kind.
@@ -244,7 +245,10 @@ fn is_unconnected(model: &Model, object: &Object) -> bool {
 fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
     let model = measures.model;
     let program = |who: &ThreadRef| {
-        let question = ask::question_about(model, who.pid, end.lock_kind(model));
+        let question = match goroutines::are_known(model, who.pid) {
+            true => ask::question_of(model, &go::GO, who.pid),
+            false => ask::question_about(model, who.pid, end.lock_kind(model)),
+        };
         Remedy::default().ask(Question::Program, who, question)
     };
     let way = match (end.kind, &end.object) {
@@ -340,7 +344,8 @@ fn idle_text(measures: &Measures<'_>) -> String {
             " {some} of its children have ended, and it has not collected them (wait(2)): zombies, of each of which a PID is left."
         ),
     };
-    format!("{place}{message}{zombies}").trim_start().into()
+    let pace = pid.map_or_else(String::new, |pid| places::pace(measures.model, pid));
+    format!("{place}{message}{pace}{zombies}").trim_start().into()
 }
 
 /// The part of what a program ran that is likely to have been on the CPUs that the waiters may use: of the CPUs that it may use itself,
@@ -378,11 +383,10 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
             let children = children(measures, root.who.pid);
             format!("it waits for whichever of its children ends first{children}")
         }
-        (WaitClass::PipeRead, Object::File(_)) => OPENS_FIFO.into(),
         (WaitClass::PipeRead, _) if end.circle => {
             "the chain comes back to one who waits in it: each waits for the next".into()
         }
-        (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
+        (WaitClass::PipeRead, _) => pipe_end::why_open(measures, root),
         (WaitClass::Zombie, _) => "it has ended, and its parent has not waited for it".into(),
         (WaitClass::Unseen, _) if measures.model.in_target(&root.who) => {
             "it had many waits too short to be seen one by one, or none of its events were seen"

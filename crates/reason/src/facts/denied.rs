@@ -3,7 +3,7 @@
 //! A refusal is no wait by itself: what the sleeps after it are for is said in waits/retries.rs. Must not hold what the
 //! kernel does not say, such as who made a file that is in the way.
 
-use super::{ObjectRef, ThreadRef};
+use super::{InetRef, ObjectRef, ThreadRef};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub struct Denied {
     pub syscall: String,
     /// Its raw arguments.
     pub args: [u64; 6],
-    /// Positive errno.
+    /// Positive errno; 0 of an end: of a process that lives (kill), and of a connection that gave nothing.
     pub errno: i32,
     /// Effective capabilities of the caller, a mask; none if they were not read.
     pub capabilities: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Denied {
     /// A seccomp filter of the caller does not let this call pass whatever its arguments are.
     #[serde(skip_serializing_if = "is_false")]
     pub filtered: bool,
-    /// The file that a lock was asked of, or that was written to.
+    /// The file that a lock was asked of, or that was written to, or the connection that was ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
     /// What was to be made, and is there already, or what the caller had no right to: absolute where the folder is known. Of a connection, and of an address
@@ -50,6 +50,21 @@ impl Denied {
     /// Whether it was to send to an address, or to be connected to it: what a route or a filter may refuse.
     pub fn is_sent(&self) -> bool {
         matches!(self.syscall.as_str(), "connect" | "sendto" | "sendmsg" | "sendmmsg")
+    }
+
+    /// The connection whose server has made it, and reset or ended it before a byte of it came. That the caller asked for it is known by the kernel's
+    /// own count of what was acknowledged (bpf/refused.bpf.c), so a server may have any port.
+    pub fn ended_by_peer(&self) -> Option<&InetRef> {
+        const ECONNRESET: i32 = 104;
+        let ObjectRef::Inet(socket) = self.object.as_ref()? else { return None };
+        let is_ended = self.errno == ECONNRESET || self.errno == 0 && self.syscall != "kill";
+        (is_ended && socket.is_tcp() && socket.remote.port() != 0).then_some(socket)
+    }
+
+    /// The folder in which a name was wanted.
+    pub fn folder(&self) -> Option<&str> {
+        let (folder, _) = self.path.as_deref()?.rsplit_once('/')?;
+        Some(if folder.is_empty() { "/" } else { folder })
     }
 
     /// The process that was asked after (`kill(pid, 0)`) and lives, as the caller numbers it: nothing was refused but its end.

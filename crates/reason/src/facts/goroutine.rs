@@ -7,6 +7,13 @@
 use super::{Ns, UserFrame};
 use serde::{Deserialize, Serialize};
 
+/// Goroutines that are reported of a process.
+pub const GOROUTINES_STANDING_MAX: usize = 32;
+/// Of them, those that wait for a mutex or for one another.
+pub const GOROUTINES_QUEUED_MAX: usize = 20;
+/// Frames that are reported of one.
+pub const GOROUTINE_FRAMES_MAX: usize = 40;
+
 /// Goroutines of one process at one instant: those that stand, the ones that matter to a wait first. Reported when something has
 /// changed, and each second. Source: the process's memory, process_vm_readv, by the tables that the Go linker writes
 /// (runtime/symtab.go).
@@ -22,7 +29,7 @@ pub struct Goroutines {
     pub count: u64,
     /// Of them, how many were read.
     pub read: u64,
-    /// Those that stand, at most some dozens.
+    /// Those that stand, at most [`GOROUTINES_STANDING_MAX`].
     pub standing: Vec<Goroutine>,
 }
 

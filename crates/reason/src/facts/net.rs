@@ -510,7 +510,7 @@ pub struct Pause {
     pub tx: bool,
 }
 
-/// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.
+/// A DNS question that was sent. Source: net_dev_queue, UDP to port 53, or to another whose datagram is a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DnsQuery {
     /// Who sent it.
@@ -530,7 +530,7 @@ pub struct DnsQuery {
     pub socket_ino: u64,
 }
 
-/// A DNS answer that arrived. Source: UDP source port 53 at the receiving interface.
+/// A DNS answer that arrived. Source: the same, at the receiving interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DnsReply {
     /// Server.

@@ -92,6 +92,9 @@ pub enum ObjectRef {
     },
 }
 
+/// The word of a group of fanotify's that is asked before others may open, read or execute a file.
+pub const FANOTIFY: &str = "fanotify";
+
 impl ObjectRef {
     /// Inode of a socket; none of anything else.
     pub fn socket_ino(&self) -> Option<u64> {

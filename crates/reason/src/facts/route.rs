@@ -99,6 +99,9 @@ pub struct AddressHere {
     /// Hardware addresses of that namespace's interfaces, this one's first. Of old recordings only where the neighbour entry of who sends is permanent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hardware: Vec<String>,
+    /// Name of the interface, where it is a tun device: what comes to it is in the hands of a program.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tunnel: String,
 }
 
 /// What the kernel says of an address that it does not send to (fib_props, net/ipv4/fib_semantics.c).

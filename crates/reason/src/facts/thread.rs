@@ -569,3 +569,13 @@ pub struct Signal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inner_pid: Option<u32>,
 }
+
+/// SIGINT, SIGQUIT, SIGTERM, SIGPWR and SIGRTMIN+3: by these processes, LXC's init and systemd as one are asked to end.
+const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
+
+impl Signal {
+    /// Whether somebody asks another process to end.
+    pub fn asks_to_end(&self) -> bool {
+        END_SIGNALS.contains(&self.signal) && self.from.pid != self.to.pid
+    }
+}

@@ -156,10 +156,9 @@ impl<'a> Chains<'a> {
     }
 
     /// Cuts one wait into leaves.
-    pub fn follow_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
-        let mut walk =
-            Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: false };
-        let (from, to) = (wait.begin_ns.max(from), wait.end_ns.min(to));
+    pub fn follow_wait<'w>(&'w self, wait: &'w WaitSpan, at: (Ns, Ns), owed: bool) -> Vec<Leaf> {
+        let mut walk = Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed };
+        let (from, to) = (wait.begin_ns.max(at.0), wait.end_ns.min(at.1));
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
         }
@@ -501,9 +500,9 @@ fn push(walk: &mut Walk<'_>, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
 }
 
-/// Of a connection that is being made only a tunnel's program may be next (held/tun_program.rs).
+/// Of a connection that is being made only a tunnel's program may be next (held/tun_program.rs), of a disk who serves its file (loop_server.rs).
 fn is_followed(class: WaitClass) -> bool {
-    !class.is_root() || class == WaitClass::SocketConnect
+    !class.is_root() || matches!(class, WaitClass::SocketConnect | WaitClass::Disk)
 }
 
 #[cfg(test)]

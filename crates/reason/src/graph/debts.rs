@@ -1,11 +1,12 @@
 //! Debts: who was asked and has not answered, by the clocks of the sockets themselves.
 //!
-//! On a connection the order of the last question and the last answer tells who owes the next word, also where nothing has
+//! On a connection the order of the last question and the last answer says who owes the next word, also where nothing has
 //! happened inside the window (last_word.rs). Who accepted a connection owes when the peer spoke last; who made it
 //! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
 //! question, unless its process is asked by others (a proxy keeps that socket for all its life), and so is a connection that is still
-//! being made. What was closed within the look counts as it was last seen. What was owed as the look began and was answered within
-//! it is owed until a thread of that process first ran: a lower bound, as nothing tells when the answer went out.
+//! being made, and one on which nobody has said a word while who made it stands there and reads: he waits to be greeted, as a client of a mail server or
+//! of MySQL does. What was closed within the look counts as it was last seen. What was owed as the look began and was answered within
+//! it is owed until a thread of that process first ran: a lower bound, as nothing says when the answer went out.
 //! Wrong by nature: half-answered pipelines, messages that want no answer but those of a connection on which this end only listens.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
@@ -16,7 +17,7 @@ use crate::model::Model;
 use crate::threshold::Threshold;
 use crate::waits::dns_question::asked_by_others;
 use crate::waits::poll_intent::DNS_PORT;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
@@ -25,6 +26,22 @@ static CLOSED_MIN: Threshold = Threshold::new(
     "ms",
     "from the reading of a socket to the end of the look: what was read so long before it was closed since",
     "chosen: all that is open is read again after the end",
+);
+
+/// The clocks of connections tick so.
+static APART_MIN: Threshold = Threshold::new(
+    20.0,
+    "ms",
+    "between what came on one connection and on another: less is within what the clocks of sockets tell apart",
+    "two jiffies of the slowest clock that kernels are built with, 100 Hz",
+);
+
+/// Who was not greeted for longer is not waited for.
+static GREETING_MAX: Threshold = Threshold::new(
+    60_000.0,
+    "ms",
+    "from the making of a connection on which nobody has said a word: who reads there for longer has news to come, which may take hours",
+    "chosen: clients of MySQL give up after 10 s, and a feed has none for most of its life",
 );
 
 /// One answer that is outstanding.
@@ -94,8 +111,12 @@ pub struct Debts {
     heard: HashMap<u32, Vec<Heard>>,
     /// Processes of whose connections the clocks were read.
     known: HashSet<u32>,
-    /// Connections that a process made, and on which the other end has had the last word by the end of the look.
-    answered: HashSet<(u32, u64)>,
+    /// Connections that a process made, and on which the other end has had the last word by the end of the look: when that came.
+    answered: HashMap<(u32, u64), Ns>,
+    /// Connections that a process made, and on which nobody has said a word by the end of the look: since when.
+    unspoken: HashMap<(u32, u64), Ns>,
+    /// Processes that made a connection.
+    made: HashSet<u32>,
 }
 
 impl Debts {
@@ -127,15 +148,20 @@ impl Debts {
             if state.acked_bytes + state.received_bytes == 0 {
                 continue;
             }
-            let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
             let accepted = accepted(socket);
             if accepted {
                 debts.add_heard(
                     (endpoint.process.pid, model.called.translations.other_end(socket)),
                     (*at_ns, state, turn),
                 );
+            } else {
+                debts.made.insert(pid);
             }
             if accepted && only_listens(state, turn) {
+                continue;
+            }
+            if !accepted && is_unspoken(state, turn) {
+                debts.unspoken.insert((pid, socket.ino), ago(*at_ns, turn.received_jiffies, turn));
                 continue;
             }
             let spoke = only_speaker(state, turn, accepted);
@@ -144,13 +170,14 @@ impl Debts {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 (Spoke::Peer, false) if seen_ns == model.look.end_ns => {
-                    debts.answered.insert((pid, socket.ino));
+                    let came_ns = ago(*at_ns, turn.received_jiffies, turn);
+                    debts.answered.insert((pid, socket.ino), came_ns);
                     continue;
                 }
                 _ => continue,
             };
             // The clocks are read a little after the end: what is younger stands at the end for the one before it.
-            let since_ns = at_ns.saturating_sub(age(jiffies)).min(seen_ns);
+            let since_ns = ago(*at_ns, jiffies, turn).min(seen_ns);
             let sent_ns = sent_ns(turn, since_ns).filter(|_| spoke == Spoke::Me);
             let debt = Debt {
                 ino: socket.ino,
@@ -164,6 +191,32 @@ impl Debts {
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
+    }
+
+    /// Adds that a word of greeting is outstanding, of the connections that somebody reads who has nothing else to wait for: `reads`, by process and inode.
+    /// `far`: the same of the other end.
+    pub fn add_greetings(
+        &mut self,
+        model: &Model,
+        reads: impl Iterator<Item = (u32, u64)>,
+        far: impl Fn(u64) -> Vec<(u32, u64)>,
+    ) {
+        let reads: BTreeSet<(u32, u64)> = reads.collect();
+        let seen_ns = model.look.end_ns;
+        for (pid, ino) in reads {
+            let made_ns = self.unspoken.get(&(pid, ino)).copied();
+            let is_young = |at_ns: &Ns| seen_ns.saturating_sub(*at_ns) <= GREETING_MAX.ns();
+            let Some(made_ns) = made_ns.filter(is_young) else { continue };
+            let greeting = |ino| Debt {
+                since_known: true,
+                silent_since_ns: Some(made_ns),
+                ..Debt::without_clock(ino, made_ns, seen_ns)
+            };
+            self.awaits.entry(pid).or_default().push(greeting(ino));
+            for (far_pid, far_ino) in far(ino) {
+                self.owes.entry(far_pid).or_default().push(greeting(far_ino));
+            }
+        }
     }
 
     /// Adds what was owed as the look began and is answered by its end. When the answer went out is not recorded: nobody sent it
@@ -293,13 +346,34 @@ impl Debts {
     /// Whether a process has no question outstanding on a connection that it made, as its other end has had the last word there: what
     /// comes next is news, or a further part of an answer.
     pub fn has_last_word_of_peer(&self, pid: u32, ino: u64) -> bool {
-        self.answered.contains(&(pid, ino))
+        self.answered.contains_key(&(pid, ino))
+    }
+
+    /// When such a last word came.
+    pub fn last_word_of_peer_ns(&self, pid: u32, ino: u64) -> Option<Ns> {
+        self.answered.get(&(pid, ino)).copied()
+    }
+
+    /// Before when nothing was asked of what a process owes, by clocks that tell apart what lies between.
+    pub fn owes_only_since(&self, pid: u32) -> Option<Ns> {
+        let owed = self.owes.get(&pid).filter(|all| all.iter().all(|debt| debt.since_known))?;
+        Some(owed.iter().map(|debt| debt.since_ns).min()?.saturating_sub(APART_MIN.ns()))
+    }
+
+    /// Whether a process is known to have asked nobody on a connection that it made.
+    pub fn has_asked_nobody(&self, pid: u32) -> bool {
+        self.knows(pid) && !self.made.contains(&pid) && self.asked_by(pid).next().is_none()
     }
 
     /// Whether the connections of a process were read, so that no debt means none.
     pub fn knows(&self, pid: u32) -> bool {
         self.known.contains(&pid)
     }
+}
+
+/// Whether nobody has said a word on a connection that this end made: its SYN alone was acknowledged.
+fn is_unspoken(state: &SocketState, turn: &TcpTurn) -> bool {
+    state.acked_bytes <= 1 && state.received_bytes == 0 && turn.write_seq == turn.snd_una
 }
 
 /// The state and the clocks of a connection on which something was said.
@@ -383,6 +457,34 @@ mod tests {
         // 250 jiffies of 4 ms before the reading, which was a little before the end.
         assert_eq!(debt.since_ns, 3 * SECOND);
         assert_eq!(debt.seen_ns, model.look.end_ns, "it was open as the look ended");
+    }
+
+    #[test]
+    fn who_reads_a_connection_without_a_word_waits_to_be_greeted_and_who_does_not_has_a_spare_one()
+    {
+        let socket = connection("127.0.0.1:5000", "127.0.0.1:3306");
+        let read = |acked_bytes, at_s: u32| {
+            let made = turn(250 * (at_s - 3), 250 * (at_s - 3));
+            let state = SocketState { acked_bytes, turn: Some(made), ..SocketState::default() };
+            let at_ns = u64::from(at_s) * 1_000_000_000;
+            let begins = Fact { at_ns: 0, body: Body::WindowBegin(WindowBegin { unix_ns: 1 }) };
+            let end = Body::Endpoint(endpoint(socket.clone(), state));
+            let ends = Body::WindowEnd(WindowEnd::default());
+            Model::new(vec![begins, Fact { at_ns, body: end }, Fact { at_ns, body: ends }])
+        };
+        let owed = |acked_bytes, reads: &[(u32, u64)], at_s| {
+            let model = read(acked_bytes, at_s);
+            let mut debts = Debts::of(&model, |_| false, |_| None);
+            debts.add_greetings(&model, reads.iter().copied(), |_| vec![(20, 6)]);
+            let of = |all: &HashMap<u32, Vec<Debt>>, pid| {
+                all.get(&pid).map_or(0, |all: &Vec<Debt>| all.len())
+            };
+            (of(&debts.awaits, 10), of(&debts.owes, 20))
+        };
+        assert_eq!(owed(1, &[(10, 5), (10, 5)], 4), (1, 1));
+        assert_eq!(owed(1, &[(10, 7)], 4), (0, 0), "nobody reads it");
+        assert_eq!(owed(1, &[(10, 5)], 90), (0, 0), "a feed");
+        assert_eq!(owed(80, &[(10, 5)], 4).1, 0, "it has asked: what it awaits is an answer");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! after the graph asks it here, by a narrow question: the index behind it is nobody else's. Must not: lead a leaf to an end (ends.rs),
 //! or follow (chains.rs).
 
-use super::chains::{Chains, Leaf};
+use super::chains::{ChainLink, Chains, Leaf};
 use super::debts::Debts;
 use super::end::{End, Lost};
 use super::ending;
@@ -15,6 +15,9 @@ use super::turns::Turns;
 use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
+use super::ways::held::pipe_end::is_left_open;
+use super::ways::owed::only_child;
+use super::ways::way::Waiter;
 use super::worker_processes::{self, BusyWorkers};
 use crate::facts::{Endpoint, InetRef, Ns, Target, TargetKind, ThreadRef, WakeContext};
 use crate::model::Model;
@@ -57,9 +60,15 @@ impl<'a> Graph<'a> {
         } else {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
+            // Who takes connections may be asked.
+            let wraps = target.filter(|it| chains.index.connections.listens_on(it.pid).is_none());
             for wait in timelines.waits() {
+                let child = wraps.filter(|it| it.pid == wait.thread.tid);
+                let child = child.and_then(|_| only_child::awaited(&chains.index, wait));
+                let child = child.filter(|_| !chains.is_for_an_end(wait));
                 let asked = target.is_some_and(|it| is_asked_of(model, it, wait))
-                    && !is_for_next_question(&chains.index, wait);
+                    && !is_for_next_question(&chains.index, wait)
+                    || child.is_some();
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
@@ -75,12 +84,14 @@ impl<'a> Graph<'a> {
                 }
                 let counted = counted || is_stalled(wait.class);
                 let is_word = asked && wait.class == WaitClass::FutexWait;
-                for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
-                    if turns.take(&chains.index, wait, &leaf) {
+                let look = (model.look.begin_ns, model.look.end_ns);
+                let leaves = chains.follow_wait(wait, look, child.is_some());
+                for leaf in turns.without(&chains.index, wait, leaves) {
+                    if child.as_ref().is_some_and(|child| !is_of_child(&leaf, child)) {
                         continue;
                     }
                     // Who is to give it back and rests himself waits for work, and so does who waits for him.
-                    let rests = is_word && rests(&leaf);
+                    let rests = (is_word || child.is_some()) && rests(&leaf);
                     let counted = (counted && !rests) || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
                         true => subscriptions.take(&chains.index, wait, leaf, counted),
@@ -222,6 +233,14 @@ impl<'a> Graph<'a> {
         self.chains.index.connections.is_accepted(socket)
     }
 
+    /// Whether a link reads a pipe whose writing end only daemons have that inherited it and rest.
+    pub fn reads_what_is_left_open(&self, link: &ChainLink) -> bool {
+        let index = &self.chains.index;
+        let mut waits = index.waits.within(&link.who, link.begin_ns, link.end_ns).iter();
+        let wait = waits.find(|it| it.begin_ns == link.since_ns && it.object == link.object);
+        wait.is_some_and(|wait| is_left_open(&Waiter::of(index, wait)))
+    }
+
     /// The listeners that may still accept a connection that nobody has open.
     pub fn may_accept(&self, socket: &InetRef) -> Vec<ThreadRef> {
         self.chains.index.connections.may_accept(socket)
@@ -261,6 +280,14 @@ fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
 fn rests(leaf: &Leaf) -> bool {
     let root = leaf.root();
     matches!(root.class, WaitClass::Idle | WaitClass::PipeRead) || root.question_of.is_some()
+}
+
+/// Whether a chain leads to the child that a loop waits for, and there to more than a rest: whom else the loop may have asked is not said of its child,
+/// and a child that waits for work, or for a time of its own, holds nobody up.
+fn is_of_child(leaf: &Leaf, child: &ThreadRef) -> bool {
+    let is_its = leaf.links.get(1).is_some_and(|link| link.who.pid == child.pid);
+    let waits = || rests(leaf) || leaf.root().class == WaitClass::FutexWait;
+    is_its && (leaf.named().is_some() || !waits())
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.

@@ -62,7 +62,7 @@ impl EndKind {
             DirtyThrottle | Reclaim | SwapIn => Self::Memory,
             FileLock | PolledLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
-            SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
+            SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon | FileLeave => Self::Remote,
             RefusedLimit | RefusedRight => Self::Limit,
             Timer | RefusedConnection | TakenAddress | NoAddress | NoRoute | FailedProgram
             | UnheededSignal => Self::Sleep,

@@ -21,9 +21,6 @@ use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// SIGINT, SIGQUIT, SIGTERM, SIGPWR and SIGRTMIN+3: by these processes, LXC's init and systemd as one are asked to end.
-const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
-
 /// Between the call that sends the signal and what its sender is seen to do.
 static APART_MAX: Threshold = Threshold::new(
     100.0,
@@ -75,17 +72,12 @@ pub(super) struct Ending {
     has_ended: bool,
 }
 
-/// Whether somebody asks another process to end.
-pub fn asks_to_end(signal: &Signal) -> bool {
-    END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid
-}
-
 /// All of a look, in order of time; of one process the first signal counts.
 pub(super) fn all(index: &Index<'_>) -> Vec<Ending> {
     let model = index.model;
     let mut seen = BTreeSet::new();
     let mut of = |(at_ns, signal): &(Ns, Signal)| {
-        if !asks_to_end(signal) {
+        if !signal.asks_to_end() {
             return None;
         }
         let who = model.threads.thread_ref_at(signal.to.pid, *at_ns);

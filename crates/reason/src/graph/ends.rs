@@ -9,7 +9,7 @@
 
 use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
-use super::short_waits::ShortWaits;
+use super::short_waits::{ShortWaits, ready_by_sums};
 use super::subscriptions;
 use super::unseen::{self, unseen_parts};
 use super::wakers::is_stalled;
@@ -281,8 +281,10 @@ impl<'c, 'a> Found<'c, 'a> {
         }
         let debts = &self.chains.index.debts;
         let kind = user_stack::lock_kind_of(self.model, &root.who, root.since_ns, root.end_ns);
+        let is_of_library =
+            || user_stack::is_of_own_library(self.model, &root.who, root.since_ns, root.end_ns);
         // Its own functions say that it is a lock.
-        if kind.is_some_and(LockKind::is_held) {
+        if kind.is_some_and(LockKind::is_held) && !is_of_library() {
             return true;
         }
         root.question_of.is_none()
@@ -402,7 +404,7 @@ impl<'c, 'a> Found<'c, 'a> {
 
     /// Outside of a command, what each process of the target ran itself is demand too.
     pub(super) fn add_work(&mut self) {
-        let (model, window) = (self.model, (self.model.look.begin_ns, self.model.look.end_ns));
+        let model = self.model;
         // By number, as the end's object is: processes that had it in turn are one end.
         let mut ran: BTreeMap<u32, Ns> = BTreeMap::new();
         let wanted =
@@ -413,39 +415,43 @@ impl<'c, 'a> Found<'c, 'a> {
         }
         for (pid, ns) in ran {
             let who = model.threads.thread_ref(pid);
-            let link = ChainLink {
-                who: who.clone(),
-                class: WaitClass::Running,
-                object: Object::Process(pid),
-                begin_ns: window.0,
-                end_ns: window.0 + ns,
-                since_ns: window.0,
-                standing: false,
-                by_clock: false,
-                own_clock: false,
-                question_of: None,
-                is_brought: false,
-                because: None,
-            };
-            let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
-            let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
-            let (kind, class, object) = (EndKind::Works, WaitClass::Running, Object::Process(pid));
-            self.blame(&(kind, class, object.clone()), Blamed::Thread(who), ns as f64);
-            let (named, part, counted, timed) = (0, 1.0, true, false);
-            (self.watch)(&Lost {
-                kind,
-                class,
-                object: &object,
-                leaf: &leaf,
-                named,
-                part,
-                counted,
-                timed,
-            });
-            let own = End::new(kind, class, object.clone(), &leaf, 0);
-            let end = self.ends.entry((kind, class, object)).or_insert(own);
-            end.add(&leaf, 0, 1.0, true);
+            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid));
+            self.add_sum(key, who, ns);
         }
+        let target = model.look.target.as_ref().map(|it| model.threads.thread_ref(it.pid));
+        if let Some((who, ns)) = target.zip(ready_by_sums(model, self.timelines)) {
+            let key = (EndKind::Cpu, WaitClass::RunQueue, Object::RunQueue(Vec::new()));
+            self.add_sum(key, who, ns);
+        }
+    }
+
+    /// Time that is known by the sums of a process, and of which no wait tells when it was.
+    fn add_sum(&mut self, key: EndKey, who: ThreadRef, ns: Ns) {
+        let begin_ns = self.model.look.begin_ns;
+        let (kind, class, object) = key.clone();
+        self.blame(&key, Blamed::Thread(who.clone()), ns as f64);
+        let link = ChainLink {
+            who,
+            class,
+            object: object.clone(),
+            begin_ns,
+            end_ns: begin_ns + ns,
+            since_ns: begin_ns,
+            standing: false,
+            by_clock: false,
+            own_clock: false,
+            question_of: None,
+            is_brought: false,
+            because: None,
+        };
+        let end_ns = link.end_ns;
+        let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
+        let (named, part, counted, timed) = (0, 1.0, true, false);
+        let lost = Lost { kind, class, object: &object, leaf: &leaf, named, part, counted, timed };
+        (self.watch)(&lost);
+        let own = End::new(kind, class, object.clone(), &leaf, 0);
+        let end = self.ends.entry(key).or_insert(own);
+        end.add(&leaf, 0, 1.0, true);
     }
 
     pub(super) fn sorted(self) -> Vec<End> {

@@ -9,7 +9,7 @@
 //! Must not: look at what the children do (chains.rs). Rejected: the child that lived longest (it may have been done early).
 
 use super::index::Index;
-use super::wakers::waker;
+use super::wakers::{task_that_woke, waker};
 use crate::facts::ThreadRef;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -60,10 +60,10 @@ pub(super) fn last_of_several(index: &Index<'_>, wait: &WaitSpan) -> Option<Thre
     (counts.pid != own.pid).then_some(counts)
 }
 
-/// Whether somebody slept as a wait ended, until the waiter itself woke him.
+/// Whether somebody slept as a wait ended, until the waiter itself woke him, were it to ask him to end.
 fn was_set_going_later(index: &Index<'_>, who: &ThreadRef, wait: &WaitSpan) -> bool {
     let slept = index.waits.at(who, wait.end_ns).filter(|it| it.end_ns > wait.end_ns);
-    slept.and_then(|it| waker(index, it)).is_some_and(|by| by.pid == wait.thread.pid)
+    slept.and_then(|it| task_that_woke(index, it)).is_some_and(|by| by.pid == wait.thread.pid)
 }
 
 /// The child, or child of a child, whose end or word ended a wait.

@@ -4,7 +4,8 @@
 //! were reported (WindowEnd::traced_threshold_ns), those that were, now and then all of a tenth of a second, are a sample of the
 //! rest: each short one stands for as much of the time that is left as its length is of the sample. Apart for the two kinds
 //! of sleep, and for each thread. Only of a process that was asked about: of a host's threads the sample has the longest only.
-//! Must not: guess from fewer than a few.
+//! Without kernel events a wait for a CPU is hardly ever sampled: how long the process was ready is known by its sums, and from a part of the
+//! look on that is an end (ends.rs). Must not: guess from fewer than a few.
 //!
 //! Rejected: to leave that time out (a program that waits 80 % of its time, a third of a millisecond each, was said to work).
 //!
@@ -36,6 +37,13 @@ static LEFT_MIN: Threshold = Threshold::new(
     0.02,
     "1",
     "part of a thread's sleep that no wait explains: less is what sums and events differ by",
+    "chosen",
+);
+/// Ready time of a process that is worth an end of its own.
+static READY_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "part of the look in which a process was ready by its sums alone: with less it is short of no CPU",
     "chosen",
 );
 
@@ -140,16 +148,39 @@ impl ShortWaits {
 pub(crate) fn unexplained_seconds(model: &Model, timelines: &Timelines) -> f64 {
     let is_process = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
     let short_ns = short_ns_max(model).filter(|_| is_process);
+    let is_ready_an_end = ready_by_sums(model, timelines).is_some();
     let own = |time: &&ThreadTime| !time.kernel && model.in_target(&time.thread);
     let of_thread = |time: &ThreadTime| {
         let who = model.threads.key_at(&time.thread, time.until_ns);
         let asleep = reported(timelines, who, time, short_ns.unwrap_or(0));
         let unknown = asleep.iter().filter(|(of, _)| short_ns.is_none() || !of.is_sample());
-        let ready = timelines.of(who).iter().filter(|wait| is_for_cpu(wait));
-        let ready_ns: Ns = ready.map(|wait| wait.within_ns(time.since_ns, time.until_ns)).sum();
-        unknown.map(|(_, left_ns)| left_ns).sum::<Ns>() + time.runnable_ns.saturating_sub(ready_ns)
+        let ready_ns = match is_ready_an_end {
+            true => 0,
+            false => unreported_ready_ns(model, timelines, time),
+        };
+        unknown.map(|(_, left_ns)| left_ns).sum::<Ns>() + ready_ns
     };
     model.threads.times.iter().filter(own).map(of_thread).sum::<Ns>() as f64 / 1e9
+}
+
+/// How long the process that was asked about was ready by its sums, beyond the waits for a CPU that were reported, if that is worth an end. Without
+/// kernel events waits are sampled, and hardly ever one for a CPU.
+pub(super) fn ready_by_sums(model: &Model, timelines: &Timelines) -> Option<Ns> {
+    let is_process = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+    if !is_process || model.look.host.kernel_events {
+        return None;
+    }
+    let own = model.threads.times.iter().filter(|it| !it.kernel && model.in_target(&it.thread));
+    let ns: Ns = own.map(|time| unreported_ready_ns(model, timelines, time)).sum();
+    (ns as f64 / 1e9 >= READY_MIN.value * model.look.seconds()).then_some(ns)
+}
+
+/// How long a thread was ready by its sums, beyond the waits for a CPU that were reported.
+fn unreported_ready_ns(model: &Model, timelines: &Timelines, time: &ThreadTime) -> Ns {
+    let who = model.threads.key_at(&time.thread, time.until_ns);
+    let reported = timelines.of(who).iter().filter(|wait| is_for_cpu(wait));
+    let ready_ns: Ns = reported.map(|wait| wait.within_ns(time.since_ns, time.until_ns)).sum();
+    time.runnable_ns.saturating_sub(ready_ns)
 }
 
 fn is_for_cpu(wait: &WaitSpan) -> bool {
@@ -263,5 +294,29 @@ pub(super) mod tests {
         assert!(
             weight(|wait| wait.class != WaitClass::RunQueue).is_some_and(|weight| weight > 2.0)
         );
+    }
+
+    #[test]
+    fn who_was_ready_by_the_sums_alone_waits_for_a_cpu() {
+        let title = |kernel_events: bool, part: u64| {
+            let ran = |pid, comm, run_ns, runnable_ns| {
+                let (thread, until_ns) = (thread(pid, comm), LOOK_NS);
+                let time =
+                    ThreadTime { thread, until_ns, run_ns, runnable_ns, ..ThreadTime::default() };
+                fact(Body::ThreadTime(time))
+            };
+            let host_facts = fact(Body::Host(Host { kernel_events, ..Host::default() }));
+            let own = ran(10, "sh", LOOK_NS / 5, LOOK_NS / part * 4);
+            let other = ran(20, "yes", LOOK_NS / 5 * 4, 0);
+            let facts = vec![host_facts, of_process(10, "sh"), own, other];
+            let answer = explain([host(), facts].concat()).answer;
+            (answer.title, answer.text)
+        };
+        let (said, text) = title(false, 5);
+        assert!(said.contains("waits for a CPU"), "{said}");
+        assert!(!text.contains("too short"), "{text}");
+        assert!(title(true, 5).0.starts_with("sh 10 works"), "events would have told it");
+        let little = title(false, 50).0;
+        assert!(!little.contains("CPU"), "{little}");
     }
 }

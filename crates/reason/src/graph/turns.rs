@@ -7,7 +7,9 @@
 //! a question counts that came before the wait. A unix socket has no clocks, and an event loop in front of it waits for all at once: of a lone
 //! thread any client of such a socket counts. A loop that has asked somebody, and polls for his answer, is no holder at rest.
 //!
-//! Must not: take a holder that works, sleeps or waits for anybody else for one that rests. Rejected: any holder that rests (a session idle
+//! The colleague works for a moment at each client: where that is a small part of a wait, and nobody stands in the queue, it is part of the turn.
+//!
+//! Must not: take a holder that works all the time, sleeps or waits for anybody else for one that rests. Rejected: any holder that rests (a session idle
 //! in its transaction holds up others), and names of lock files or of functions. Edit together: accounting.rs, which shows such a wait as idle.
 
 use super::debts::Debt;
@@ -23,6 +25,9 @@ use std::collections::{HashMap, HashSet};
 /// So many of the descriptors that a loop polls are reported at most: of one with as many there may be more.
 const POLLED_MAX: usize = 64;
 
+/// One part in so many of a wait the colleague may be at work: who serves for longer with the lock in his hand holds up whoever waits for it.
+const WORK_PARTS: Ns = 10;
+
 /// What a look's waits for a turn are.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -31,13 +36,28 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Whether a leaf of a wait leads to a colleague who waits for the next client: it is nobody's loss. Remembers it.
-    pub(super) fn take(&mut self, index: &Index<'_>, wait: &WaitSpan, leaf: &Leaf) -> bool {
-        let is_one = is_turn(index, wait, leaf);
-        if is_one {
-            *self.taken_ns.entry((wait.thread.tid, wait.begin_ns)).or_default() += leaf.ns();
+    /// What is left of a wait without the leaves that lead to a colleague who waits for the next client: those are nobody's loss. Remembers them.
+    pub(super) fn without(
+        &mut self,
+        index: &Index<'_>,
+        wait: &WaitSpan,
+        leaves: Vec<Leaf>,
+    ) -> Vec<Leaf> {
+        let all_ns: Ns = leaves.iter().map(Leaf::ns).sum();
+        let (taken, mut left): (Vec<Leaf>, Vec<Leaf>) =
+            leaves.into_iter().partition(|leaf| is_turn(index, wait, leaf));
+        let taken_ns: Ns = taken.iter().map(Leaf::ns).sum();
+        if taken_ns == 0 {
+            return left;
         }
-        is_one
+        *self.taken_ns.entry((wait.thread.tid, wait.begin_ns)).or_default() += taken_ns;
+        let work = left.iter().filter(|leaf| is_work_between(&taken, leaf));
+        let work_ns: Ns = work.map(Leaf::ns).sum();
+        let is_short = work_ns.saturating_mul(WORK_PARTS) <= all_ns;
+        if taken_ns * 2 > all_ns && is_short && !is_before_a_client(index, wait) {
+            left.retain(|leaf| !is_work_between(&taken, leaf));
+        }
+        left
     }
 
     /// Whether most of a wait within a time was one for its turn.
@@ -71,6 +91,18 @@ fn is_turn(index: &Index<'_>, wait: &WaitSpan, leaf: &Leaf) -> bool {
         && !asks(index, &holder.who, (holder.begin_ns, holder.end_ns))
         && !is_asked(index, wait)
         && !(holder.standing && at.any(|it| has_a_client(index, it)))
+}
+
+/// Whether a client waits to be accepted at a socket of the waiter's.
+fn is_before_a_client(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    index.connections.listening(wait.thread.pid).any(|it| has_a_client(index, it))
+}
+
+/// Whether a leaf leads to the same colleague at work, or too busy to be followed: who took a client has given the lock on by then, or accepts.
+fn is_work_between(taken: &[Leaf], leaf: &Leaf) -> bool {
+    let root = leaf.root();
+    matches!(root.class, WaitClass::Running | WaitClass::RunQueue | WaitClass::Unseen)
+        && taken.iter().any(|it| it.root().who.tid == root.who.tid)
 }
 
 /// Whether two wait for one lock. A word that processes share is at one address in those that one began.
@@ -258,36 +290,42 @@ mod tests {
         assert_eq!(codes(workers(at_place(20, "smtpd", place), 0)), none);
     }
 
+    fn word(pid: u32, end_ns: Ns, by: u32) -> Fact {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [0x7000, 0, 2, 0, 0, 0],
+            ..Place::default()
+        };
+        let (context, by) = (WakeContext::Task, thread(by, "uwsgi"));
+        let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+        let thread = thread(pid, "uwsgi");
+        let wait = Wait { thread, end_ns, place, wake, ..Wait::default() };
+        Fact { at_ns: end_ns, body: Body::Wait(wait) }
+    }
+
+    fn rests(pid: u32, begin_ns: Ns, end_ns: Ns) -> Fact {
+        let mut rest = slept(pid, "uwsgi", begin_ns, end_ns);
+        if let Body::Wait(wait) = &mut rest.body {
+            wait.place.syscall = "epoll_wait".into();
+            wait.place.object = Some(listener());
+        }
+        rest
+    }
+
+    fn shared(pid: u32, clients: u32) -> Fact {
+        let queue = SocketState { accept_queue: clients, ..SocketState::default() };
+        with_state(pid, "uwsgi", listener(), queue)
+    }
+
     #[test]
     fn whoever_had_it_next_may_have_waited_for_his_turn_too() {
-        let word = |pid: u32, end_ns: Ns, by: u32| {
-            let place = Place {
-                state: WaitState::Sleep,
-                syscall: "futex".into(),
-                args: [0x7000, 0, 2, 0, 0, 0],
-                ..Place::default()
-            };
-            let (context, by) = (WakeContext::Task, thread(by, "uwsgi"));
-            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
-            let thread = thread(pid, "uwsgi");
-            let wait = Wait { thread, end_ns, place, wake, ..Wait::default() };
-            Fact { at_ns: end_ns, body: Body::Wait(wait) }
-        };
         let half = LOOK_NS / 2;
         // 30 rests with it first, then 20, who lets 10 go at the end.
-        let rests = |pid: u32, begin_ns: Ns, end_ns: Ns| {
-            let mut rest = slept(pid, "uwsgi", begin_ns, end_ns);
-            if let Body::Wait(wait) = &mut rest.body {
-                wait.place.syscall = "epoll_wait".into();
-                wait.place.object = Some(listener());
-            }
-            rest
-        };
-        let shared = |pid: u32| with_state(pid, "uwsgi", listener(), SocketState::default());
         let facts = vec![
-            shared(10),
-            shared(20),
-            shared(30),
+            shared(10, 0),
+            shared(20, 0),
+            shared(30, 0),
             word(10, LOOK_NS - 1_000_000, 20),
             word(20, half, 30),
             rests(30, 0, half - 1_000_000),
@@ -295,6 +333,25 @@ mod tests {
         ];
         let codes = explain([host(), facts].concat()).findings.into_iter().map(|it| it.code);
         assert_eq!(codes.collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_colleague_who_works_for_a_moment_between_his_rests_takes_clients() {
+        let codes = |worked_ns: Ns, clients: u32| {
+            let facts = vec![
+                shared(10, clients),
+                shared(20, clients),
+                word(10, LOOK_NS - 1_000_000, 20),
+                rests(20, 0, LOOK_NS / 2 - worked_ns),
+                rests(20, LOOK_NS / 2, LOOK_NS - 2_000_000),
+            ];
+            let target = of_process(10, "uwsgi");
+            let found = explain([host(), vec![target], facts].concat()).findings;
+            found.into_iter().map(|it| it.code).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(LOOK_NS / 20, 0), Vec::<String>::new());
+        assert_eq!(codes(LOOK_NS / 10, 1), ["lock.futex"], "a client stands before it");
+        assert_eq!(codes(LOOK_NS / 5, 0), ["lock.futex"], "it serves with the lock in its hand");
     }
 
     #[test]

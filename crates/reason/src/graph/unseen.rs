@@ -88,7 +88,7 @@ pub(super) fn sleeps(
     for (of, left_ns) in kinds.iter().filter(|(of, left_ns)| of.is_sample() && *left_ns > 0) {
         let mut led: BTreeMap<EndKey, f64> = BTreeMap::new();
         for wait in of.short.iter().step_by(of.short.len().div_ceil(FOLLOWED_MAX)) {
-            for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
+            for leaf in chains.follow_wait(wait, (model.look.begin_ns, model.look.end_ns), false) {
                 for (key, share) in ends(&leaf) {
                     *led.entry(key).or_default() += share * leaf.ns() as f64;
                 }

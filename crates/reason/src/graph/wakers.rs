@@ -25,15 +25,36 @@ pub(super) static SAMPLES_APART: Threshold = Threshold::new(
     "chosen: readings are taken every few hundredths of a second at most",
 );
 
-/// The task that woke it, unless it was an interrupt or the idle task, or it was killed: who does that has not done what was
-/// waited for. Nor has holdup, whatever it did.
+/// A signal and the wake-up by it are one call.
+const ONE_CALL_NS: Ns = 1_000_000;
+
+/// The task that woke it, if that did what was waited for: who kills it, or asks it to end, has not.
 pub(super) fn waker(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let wake = wait.wake.as_ref()?;
+    task_that_woke(index, wait).filter(|_| !is_asked_to_end(index, &wait.thread, wake))
+}
+
+/// The task that woke it, unless it was an interrupt or the idle task, or it was killed. Nor is it holdup, whatever it did.
+pub(super) fn task_that_woke(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let wake = wait.wake.as_ref()?;
     let own_pid = index.model.look.host.own_pid;
     let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
     let is_itself = || index.model.threads.is_same(&wake.by, &wait.thread);
-    (wake.context == WakeContext::Task && is_somebody && !is_itself() && !is_killed(index, wait))
+    let is_task = wake.context == WakeContext::Task && is_somebody && !is_itself();
+    (is_task && !is_killed(index, wait))
         .then(|| as_process(index, wait.class, &wake.by, wake.at_ns))
+}
+
+/// Whether a wake-up came with a signal that asks to end: whoever waits in vain for something else is sent one at last (timeout(1), ^C).
+fn is_asked_to_end(index: &Index<'_>, who: &ThreadRef, wake: &Wake) -> bool {
+    let (since_ns, until_ns) =
+        (wake.at_ns.saturating_sub(ONE_CALL_NS), wake.at_ns.saturating_add(ONE_CALL_NS));
+    let signals = &index.model.threads.signals;
+    let later = &signals[signals.partition_point(|(at_ns, _)| *at_ns < since_ns)..];
+    let near = later.iter().take_while(|(at_ns, _)| *at_ns <= until_ns);
+    near.map(|(_, signal)| signal).any(|signal| {
+        signal.asks_to_end() && signal.from.pid == wake.by.pid && signal.to.pid == who.pid
+    })
 }
 
 /// Whether a signal ended a wait, and with it the thread.

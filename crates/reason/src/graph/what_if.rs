@@ -282,6 +282,13 @@ fn family(model: &Model, root: &ThreadRef) -> (Vec<Line>, HashMap<ThreadKey, usi
             all.push(line(&model.threads.present(&fork.child), Some((parent, *at_ns)), *at_ns));
         }
     }
+    // By process who ended it as a whole, and when.
+    let mut ended: HashMap<u32, (Ns, u32)> = HashMap::new();
+    for (at_ns, exit) in model.threads.exits.iter().filter(|(_, exit)| exit.last) {
+        let by = (*at_ns, exit.thread.tid);
+        let first = ended.entry(exit.thread.pid).or_insert(by);
+        *first = by.min(*first);
+    }
     for (at_ns, exit) in &model.threads.exits {
         let Some(at) = known.get(&model.threads.key_at(&exit.thread, *at_ns)).copied() else {
             continue;
@@ -292,8 +299,13 @@ fn family(model: &Model, root: &ThreadRef) -> (Vec<Line>, HashMap<ThreadKey, usi
         let parent_end_ns = all[at].born.map_or(0, |(parent, _)| all[parent].end_ns);
         // A signal ended it: it may have been told to end because all else was done.
         let by_signal = exit.code.is_some_and(|code| code & 0x7f != 0);
+        // A runtime's own threads go on until their process ends, and end with it.
+        let ends_with_it = exit.thread.tid != exit.thread.pid
+            && ended
+                .get(&exit.thread.pid)
+                .is_some_and(|(ended_ns, by)| at_ns >= ended_ns && *by != exit.thread.tid);
         all[at].end_ns = (*at_ns).max(all[at].begin_ns);
-        all[at].needed = !by_signal && parent_end_ns >= *at_ns;
+        all[at].needed = !by_signal && !ends_with_it && parent_end_ns >= *at_ns;
     }
     (all, known)
 }

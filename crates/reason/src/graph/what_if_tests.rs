@@ -238,6 +238,26 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
     );
 }
 
+/// A runtime's own thread works beside the child, and ends with the process or by itself before.
+#[test]
+fn a_thread_that_ends_with_its_process_is_not_what_the_command_needs() {
+    let saved = |before: Ns| {
+        let mut facts = command(&[sleeps(20, 3)], SECOND);
+        let end = facts.last().map_or(0, |fact| fact.at_ns);
+        let me = ThreadRef { tid: 12, ..thread(10, "sysmon") };
+        let forked = Fork { parent: thread(10, "sh"), child: me.clone(), flags: 0 };
+        let ran = Ran { thread: me.clone(), begin_ns: 0, end_ns: end - before, cpu: 1 };
+        facts.push(at(0, Body::Fork(forked)));
+        facts.push(at(end, Body::Ran(ran)));
+        let exit = Exit { thread: me, last: before == 0, code: Some(0) };
+        facts.push(at(end - before, Body::Exit(exit)));
+        let asked = asked(facts);
+        asked.iter().find(|it| it.1 == EndKind::Sleep).map_or(0.0, |it| it.3)
+    };
+    assert!(near(saved(0), 3.0), "{}", saved(0));
+    assert!(saved(1_000_000) < 0.1, "{}", saved(1_000_000));
+}
+
 #[test]
 fn both_together_cost_more_than_one_by_one() {
     let Observed { model, timelines } =

@@ -42,7 +42,7 @@ pub struct LimitUse<'a> {
     pub is_own_count: bool,
     /// Operations that the group completed on the disk.
     pub completed: u64,
-    /// It limits writes, and the group writes here: a commit of the journal may have to wait for them.
+    /// It limits writes, and the group writes here, or would: a commit of the journal may have to wait for them.
     pub holds_journal: bool,
     /// Processes of the group that wait for the disk, or use it.
     pub members: BTreeSet<u32>,
@@ -53,6 +53,11 @@ pub struct LimitUse<'a> {
     pub data_seconds: f64,
     /// Time in which somebody else waits for a commit that waits for the disk, where that may be for the group's writes.
     pub journal_seconds: f64,
+    /// Time in which somebody else waits for pages to be written, where that may be the group's.
+    pub writeback_seconds: f64,
+    /// Somebody of the group waits for bios that the kernel holds back for a limit on the disk, which may be this one: what he
+    /// asks for is not of the other direction. Which of several it is the kernel does not say.
+    pub holds_bios: bool,
 }
 
 impl LimitUse<'_> {
@@ -112,7 +117,8 @@ pub(super) fn of<'a>(
         let uppers = stacks[dev].iter().filter(is_inside).map(|upper| upper.dev);
         limited.waited_for = uppers.chain([*dev]).collect();
         let together = OnDisk::of_all(limited.waited_for.iter().filter_map(|dev| waits.get(dev)));
-        limited.uses.iter_mut().for_each(|limit| add_waits(model, limit, &together));
+        let pages = pages_seconds(model, &limited.uses, &together);
+        limited.uses.iter_mut().for_each(|limit| add_waits(model, limit, &together, pages));
     }
     all
 }
@@ -220,6 +226,8 @@ fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> Limit
         waited_seconds: 0.0,
         data_seconds: 0.0,
         journal_seconds: 0.0,
+        writeback_seconds: 0.0,
+        holds_bios: false,
     }
 }
 
@@ -238,7 +246,19 @@ fn charged(model: &Model, group: &Cgroup, dev: DeviceNumber) -> BTreeSet<u32> {
     model.disk.used.iter().filter(own).map(|used| used.process.pid).collect()
 }
 
-fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
+/// For how long somebody waits for pages that others wrote to. A member of a limited group may as well wait for his own.
+fn pages_seconds(model: &Model, limits: &[LimitUse<'_>], waits: &OnDisk<'_>) -> f64 {
+    let is_limited = |thread: &ThreadRef| {
+        let mut all = limits.iter();
+        all.any(|it| it.members.contains(&thread.pid) || belongs(model, thread, it.group))
+    };
+    let direct = waits.direct.iter();
+    let pages = direct.filter(|wait| is_for_writeback(model, wait) && !is_limited(&wait.thread));
+    seconds_within(model, pages.map(|wait| (wait.begin_ns, wait.end_ns)).collect())
+}
+
+/// `pages`: for how long others wait for pages to be written, seconds.
+fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>, pages: f64) {
     let mut asked: BTreeMap<u32, bool> = limit.members.iter().map(|pid| (*pid, true)).collect();
     let group = limit.group;
     let mut is_member = |wait: &WaitSpan| {
@@ -247,11 +267,14 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
     };
     let (mut own, mut data, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for wait in &waits.direct {
-        if is_member(wait) {
-            own.push((wait.begin_ns, wait.end_ns));
-            if !is_for_a_place(model.stacks.kernel(wait.place.stack)) {
-                data.push((wait.begin_ns, wait.end_ns));
-            }
+        if !is_member(wait) {
+            continue;
+        }
+        let stretch = (wait.begin_ns, wait.end_ns);
+        own.push(stretch);
+        limit.holds_bios |= may_be_held_by(wait, limit.limit);
+        if !is_for_a_place(model.stacks.kernel(wait.place.stack)) {
+            data.push(stretch);
         }
     }
     for wait in &waits.journal {
@@ -261,9 +284,47 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
     limit.members.extend(asked.iter().filter(|(_, own)| **own).map(|(pid, _)| *pid));
     limit.waited_seconds = seconds_within(model, own);
     limit.data_seconds = seconds_within(model, data);
+    limit.holds_journal |= limit.holds_bios && limit.limit.kind.starts_with("write");
     if limit.holds_journal {
         limit.journal_seconds = seconds_within(model, others);
+        limit.writeback_seconds = pages;
     }
+}
+
+/// Whether bios are held back where a thread waits, and it may be for this limit. Of calls that may do both (asynchronous ones,
+/// or a write that has to read a page first) the direction is not known.
+fn may_be_held_by(wait: &WaitSpan, limit: &IoLimit) -> bool {
+    let held = wait.place.held_back.filter(|held| held.bios > 0);
+    let is_its_direction = match wait.place.syscall.as_str() {
+        "read" | "readv" | "pread64" | "preadv" | "preadv2" => limit.kind.starts_with("read"),
+        "fsync" | "fdatasync" | "msync" | "sync" | "syncfs" | "sync_file_range" => {
+            limit.kind.starts_with("write")
+        }
+        _ => true,
+    };
+    is_its_direction && held.is_some_and(|held| held.dev == Some(limit.dev))
+}
+
+/// Who waits for pages that are being written waits for whoever wrote to them, and not for requests of his own. Each fsync does
+/// so too, and writes with O_SYNC or O_DIRECT: those pages are mostly the waiter's.
+pub fn is_for_writeback(model: &Model, wait: &WaitSpan) -> bool {
+    let names = [
+        "folio_wait_writeback",
+        "folio_wait_writeback_killable",
+        "folio_wait_stable",
+        "wait_on_page_writeback",
+        "wait_for_stable_page",
+    ];
+    let of_one_file = [
+        "file_write_and_wait_range",
+        "filemap_write_and_wait_range",
+        "file_fdatawait_range",
+        "filemap_fdatawait_range",
+        "vfs_fsync_range",
+    ];
+    let frames = model.stacks.kernel(wait.place.stack);
+    let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.as_str()));
+    has(&names) && !has(&of_one_file)
 }
 
 /// Who waits for a place in a queue has not submitted yet.

@@ -1,11 +1,11 @@
 //! DNS questions with their answers, by server: what each was asked, by whom, and when it answered.
 //!
-//! A question and its answer share transaction id, server and the asker's port. Must not: say what is late, or who waits
-//! (graph/).
+//! Must not: say what is late, who waits (graph/), or which answer is a question's (waits/dns_question.rs).
 
-use crate::facts::{DnsQuery, DnsReply, Ns};
+use crate::facts::DnsQuery;
 use crate::model::Model;
-use std::collections::{BTreeMap, HashMap};
+use crate::waits::dns_question::Replies;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// A question.
@@ -30,18 +30,10 @@ pub struct Answer {
 
 /// What every server was asked, in order of time.
 pub fn dns_answers(model: &Model) -> BTreeMap<SocketAddr, Vec<Question<'_>>> {
-    type Key = (SocketAddr, u16, u16);
-    let mut replies: HashMap<Key, Vec<(Ns, &DnsReply)>> = HashMap::new();
-    for (at, reply) in &model.net.dns_replies {
-        let key = (reply.server, reply.local.port(), reply.id);
-        replies.entry(key).or_default().push((*at, reply));
-    }
+    let replies = Replies::of(model);
     let mut servers: BTreeMap<SocketAddr, Vec<Question<'_>>> = BTreeMap::new();
     for (at, query) in model.net.dns_queries.iter().filter(|(at, _)| *at <= model.look.end_ns) {
-        let key = (query.server, query.local.port(), query.id);
-        let of_it = replies.get(&key).into_iter().flatten();
-        let first = of_it.filter(|(replied, _)| replied >= at).min_by_key(|(replied, _)| *replied);
-        let answer = first.map(|(replied, reply)| Answer {
+        let answer = replies.first(*at, query).map(|(replied, reply)| Answer {
             seconds: (replied - at) as f64 / 1e9,
             rcode: reply.rcode,
         });
@@ -49,4 +41,48 @@ pub fn dns_answers(model: &Model) -> BTreeMap<SocketAddr, Vec<Question<'_>>> {
         servers.entry(query.server).or_default().push(Question { query, age_seconds, answer });
     }
     servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Body, DnsReply, Fact};
+    use crate::rules::scenes::{host, thread};
+
+    /// Of a question with id 7 from one port to each of these servers, which are answered by a server, to a port, how many have an answer.
+    fn answered(servers: &[&str], by: &str, local: &str) -> usize {
+        let address = |text: &str| text.parse().expect("an address");
+        let asks = |server: &&str| {
+            let query = DnsQuery {
+                thread: thread(10, "app"),
+                server: address(server),
+                local: address("127.0.0.1:4000"),
+                id: 7,
+                name: "db.test".into(),
+                question_type: 1,
+                socket_ino: 0,
+            };
+            Fact { at_ns: 1, body: Body::DnsQuery(query) }
+        };
+        let reply = DnsReply { server: address(by), local: address(local), id: 7, rcode: 0 };
+        let mut facts = host();
+        facts.extend(servers.iter().map(asks));
+        facts.push(Fact { at_ns: 2, body: Body::DnsReply(reply) });
+        let model = Model::new(facts);
+        dns_answers(&model).values().flatten().filter(|it| it.answer.is_some()).count()
+    }
+
+    #[test]
+    fn an_answer_that_comes_from_a_translated_address_is_the_questions() {
+        let docker = ["127.0.0.11:37123"];
+        assert_eq!(answered(&docker, "127.0.0.11:53", "127.0.0.1:4000"), 1);
+        assert_eq!(answered(&docker, "127.0.0.11:53", "127.0.0.1:4001"), 0, "another asker's");
+        assert_eq!(answered(&docker, "127.0.0.11:53", "127.0.0.2:4000"), 0, "another asker's");
+        assert_eq!(
+            answered(&["127.0.0.11:37123", "10.0.0.2:53"], "10.0.0.2:53", "127.0.0.1:4000"),
+            1
+        );
+        assert_eq!(answered(&["10.0.0.8:53"], "10.0.0.2:53", "127.0.0.1:4000"), 0);
+        assert_eq!(answered(&["10.0.0.2:53"], "10.0.0.2:53", "127.0.0.1:4000"), 1);
+    }
 }

@@ -1,6 +1,7 @@
 //! Groups that met their memory limit in the look: how often, and what they read back, read, and had killed.
 //!
-//! Reaching a limit is normal: page cache fills every group that reads. What it costs is memory_losses.rs. Must not: say
+//! Reaching a limit is normal: page cache fills every group that reads. What it costs is memory_losses.rs. A group whose OOM killer is
+//! off (cgroup v1) meets its limit once, and then its threads stand: that no counter shows, their stacks do. Must not: say
 //! that a limit is too small (rules/memory/limit.rs does).
 
 use super::ancestry::Ancestry;
@@ -9,6 +10,8 @@ use super::memory_members::is_member;
 use super::oom_kills::{AT_GROUP, Killed};
 use crate::facts::{Cgroup, CgroupSample};
 use crate::model::Model;
+use crate::waits::WaitClass;
+use crate::waits::timeline::Timelines;
 use std::collections::BTreeSet;
 
 /// A group that met its limit in the window.
@@ -24,6 +27,8 @@ pub struct Limited<'a> {
     pub hits: u64,
     /// Processes killed.
     pub kills: u64,
+    /// Nobody is killed there: threads wait until somebody else frees memory.
+    pub stands: bool,
     /// Bytes read back soon after they were dropped.
     pub refault_bytes: u64,
     /// Bytes that its processes read from disks.
@@ -51,10 +56,12 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 /// Groups that met their limit in the window.
 pub fn limited<'a>(
     model: &'a Model,
+    timelines: &Timelines,
     ancestry: &Ancestry,
     killed: &[Killed<'_>],
 ) -> Vec<Limited<'a>> {
     let mut found = Vec::new();
+    let stood_at = stood_at(model, timelines, ancestry);
     for group in &model.containers.cgroups {
         if group.memory_limit_bytes.is_none() && group.memory_high_bytes.is_none() {
             continue;
@@ -75,8 +82,10 @@ pub fn limited<'a>(
         let counted = if is_its { delta(|sample| sample.oom_kills) } else { 0 };
         let kills = counted.max(seen.count() as u64);
         let v2 = group.controllers.is_empty();
+        // Where somebody is killed, the others stand until he is gone.
+        let stands = kills == 0 && stood_at.iter().any(|it| std::ptr::eq(*it, group));
         let (limit_bytes, hits, file) = match (group.memory_limit_bytes, group.memory_high_bytes) {
-            (Some(limit), _) if hits > 0 || kills > 0 => {
+            (Some(limit), _) if hits > 0 || kills > 0 || stands => {
                 (limit, hits, if v2 { "memory.max" } else { "memory.limit_in_bytes" })
             }
             (_, Some(high)) if high_hits > 0 => (high, high_hits, "memory.high"),
@@ -89,12 +98,41 @@ pub fn limited<'a>(
             file,
             hits,
             kills,
+            stands,
             refault_bytes: pages * model.look.host.page_bytes.max(PAGE_BYTES),
             read_bytes: read_bytes(model, ancestry, group),
             last,
         });
     }
     found
+}
+
+/// What each CPU may have charged to a group without using it yet, and a fault that wants more.
+const CHARGED_AHEAD: u64 = 1 << 20;
+
+/// Groups at whose limit threads wait until it has memory again, which only others can free. Of each thread the nearest that is
+/// full: those above may be full of what is in it, and hold nobody.
+fn stood_at<'a>(model: &'a Model, timelines: &Timelines, ancestry: &Ancestry) -> Vec<&'a Cgroup> {
+    let is_standing = |stack| {
+        model.stacks.kernel(stack).iter().any(|frame| frame == "mem_cgroup_oom_synchronize")
+    };
+    let waits = timelines.waits().filter(|wait| wait.class == WaitClass::Reclaim);
+    let standing = waits.filter(|wait| is_standing(wait.place.stack)).map(|wait| &wait.thread);
+    let mut full: Option<Vec<&Cgroup>> = None;
+    let nearest = standing.filter_map(|thread| {
+        let full = full.get_or_insert_with(|| {
+            model.containers.cgroups.iter().filter(|group| is_full(model, group)).collect()
+        });
+        let own = full.iter().filter(|group| is_member(model, ancestry, thread, group));
+        own.max_by_key(|group| group.path.len()).copied()
+    });
+    nearest.collect()
+}
+
+fn is_full(model: &Model, group: &Cgroup) -> bool {
+    let limit = group.memory_limit_bytes;
+    let used = || change(model, group).and_then(|(_, last)| last.memory_bytes);
+    limit.is_some_and(|limit| used().is_some_and(|used| used + CHARGED_AHEAD >= limit))
 }
 
 /// Marks what is of a series. The kernel's log names the group of each kill; one that is not known to have met a limit came

@@ -115,9 +115,9 @@ pub struct ShortOfMemory<'a> {
 }
 
 impl<'a> ShortOfMemory<'a> {
-    fn of(model: &'a Model, ancestry: &Ancestry) -> Self {
+    fn of(model: &'a Model, timelines: &Timelines, ancestry: &Ancestry) -> Self {
         let mut oom_kills = oom_kills::oom_kills(model, ancestry);
-        let limited = memory_limits::limited(model, ancestry, &oom_kills);
+        let limited = memory_limits::limited(model, timelines, ancestry, &oom_kills);
         memory_limits::mark_series(&limited, &mut oom_kills);
         let readers = cache_readers::readers(model);
         Self { readers, limited, oom_kills, losses: OnceLock::new() }
@@ -154,7 +154,7 @@ impl<'a> Measures<'a> {
                 interrupts: interrupts::interrupts(model),
                 stolen: steal::stolen(model),
             },
-            memory: ShortOfMemory::of(model, &ancestry),
+            memory: ShortOfMemory::of(model, timelines, &ancestry),
             ancestry,
             packet_queues,
             tcp_streams,

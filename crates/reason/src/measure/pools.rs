@@ -116,23 +116,28 @@ fn places<'t>(
 /// What the threads of a process are at that do not wait for work, as a sentence with a space before it: those of a full pool, or else wherever
 /// the program's own functions stand.
 pub fn at_hand(measures: &Measures<'_>, pid: u32) -> String {
+    let said = of_process(measures, pid).map(|said| format!(" {said}"));
+    said.unwrap_or_else(|| beside_pools(measures, pid))
+}
+
+/// The same of a process without a full pool, which is said beside every finding that leads through it.
+pub fn beside_pools(measures: &Measures<'_>, pid: u32) -> String {
     let model = measures.model;
-    let said = of_process(measures, pid);
-    let busy = || {
-        let within = (model.look.begin_ns, model.look.end_ns);
-        let threads = measures.graph.threads_of(&[pid]);
-        let is_busy = |thread: &&ThreadRef| {
-            thread.tid != pid
-                && model.user_stack(thread, within.0, within.1).is_some_and(|stack| {
-                    let kind = user_stack::kind(&stack.frames);
-                    kind != Some(LockKind::Idle)
-                })
-        };
-        let places = places(model, threads.iter().filter(is_busy), within);
-        let places = places.strip_prefix(": ")?.to_string();
-        Some(format!("Its threads stand: {places}."))
+    if of_process(measures, pid).is_some() {
+        return String::new();
+    }
+    let within = (model.look.begin_ns, model.look.end_ns);
+    let threads = measures.graph.threads_of(&[pid]);
+    let is_busy = |thread: &&ThreadRef| {
+        thread.tid != pid
+            && model.user_stack(thread, within.0, within.1).is_some_and(|stack| {
+                let kind = user_stack::kind(&stack.frames);
+                kind != Some(LockKind::Idle)
+            })
     };
-    said.or_else(busy).map_or_else(String::new, |said| format!(" {said}"))
+    let places = places(model, threads.iter().filter(is_busy), within);
+    let places = places.strip_prefix(": ");
+    places.map_or_else(String::new, |places| format!(" Its threads stand: {places}."))
 }
 
 #[cfg(test)]

@@ -20,6 +20,14 @@ pub struct Held {
     pub(crate) futex_owners: Series<FutexOwner>,
 }
 
+impl Held {
+    /// Whether a process has a connection to anybody.
+    pub(crate) fn has_connection(&self, pid: u32) -> bool {
+        let mut own = self.endpoints.iter().filter(|end| end.process.pid == pid);
+        own.any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.remote.port() != 0))
+    }
+}
+
 impl Push<Endpoint> for Held {
     /// The same descriptor on the same object again: the former sight was an earlier one.
     fn push(&mut self, at: Ns, endpoint: Endpoint) {

@@ -74,6 +74,7 @@ impl Threads {
     pub(super) fn finish(&mut self) {
         self.lives.finish(self.begin_ns);
         self.forks.sort_by_key(|(at, _)| *at);
+        self.signals.sort_by_key(|(at, _)| *at);
     }
 
     /// Which thread it is, said at a moment.

@@ -67,13 +67,28 @@ pub fn cpus(cpus: &[u32]) -> String {
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
-/// A word safe inside single quotes of a shell.
+/// A word safe in a shell. What is printed has no control characters, so those are written in the quotes that know escapes (bash, zsh, ksh).
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()
+    } else if word.contains(char::is_control) {
+        format!("$'{}'", word.chars().map(escaped).collect::<String>())
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Without a quote: whoever breaks a command into lines finds the end of the word at the next one.
+fn escaped(c: char) -> String {
+    match c {
+        '\\' => r"\\".into(),
+        '\n' => r"\n".into(),
+        c if c.is_control() || c == '\'' => {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\x{byte:02x}")).collect()
+        }
+        c => c.to_string(),
     }
 }
 
@@ -108,5 +123,6 @@ mod tests {
     fn hostile_words_stay_one_word() {
         assert_eq!(shell("/tmp/a b'c"), "'/tmp/a b'\\''c'");
         assert_eq!(shell("/tmp/x"), "/tmp/x");
+        assert_eq!(shell("a\n'b\\\u{1b}[3"), r"$'a\n\x27b\\\x1b[3'");
     }
 }

@@ -5,7 +5,11 @@
 
 use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
-use super::program::{Files, Functions, PoolWorker, Program};
+use super::program::{AwaitedTask, Files, Functions, PoolWorker, Program};
+
+// Of a file its last name is known, and that it is the language's own.
+const FUTURES: &str = "python3/_base.py";
+const PROCESS_POOL: &str = "python3/pool.py";
 
 /// See the head of the file.
 pub(super) static CPYTHON: Program = Program {
@@ -31,21 +35,48 @@ pub(super) static CPYTHON: Program = Program {
         pools: &[
             PoolWorker {
                 runs: "_worker",
-                file: "concurrent/futures/thread.py",
+                file: "python3/thread.py",
                 rests: &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "Queue.get"],
                 ..PoolWorker::UNKNOWN
             },
             PoolWorker {
                 runs: "worker",
-                file: "multiprocessing/pool.py",
+                file: PROCESS_POOL,
                 rests: &["Queue.get", "SimpleQueue.get"],
                 ..PoolWorker::UNKNOWN
             },
             PoolWorker {
                 runs: "ThreadedTaskDispatcher.handler_thread",
-                file: "waitress/task.py",
+                file: "task.py",
                 rests: &["Condition.wait"],
                 ..PoolWorker::UNKNOWN
+            },
+        ],
+        tasks: &[
+            AwaitedTask {
+                waits: &[
+                    ("Future.result", FUTURES),
+                    ("Future.exception", FUTURES),
+                    ("wait", FUTURES),
+                    ("as_completed", FUTURES),
+                ],
+                by: &[
+                    ("_worker", "python3/thread.py"),
+                    ("_ExecutorManagerThread.run", "python3/process.py"),
+                ],
+                // Of asyncio.run_coroutine_threadsafe.
+                ended_in: &[
+                    ("run_forever", "python3/base_events.py"),
+                    ("run", "python3/runners.py"),
+                    ("uv_run", ""),
+                ],
+                is_anybodys: false,
+            },
+            AwaitedTask {
+                waits: &[("ApplyResult.wait", PROCESS_POOL), ("IMapIterator.next", PROCESS_POOL)],
+                by: &[("worker", PROCESS_POOL), ("Pool._handle_results", PROCESS_POOL)],
+                ended_in: &[],
+                is_anybodys: false,
             },
         ],
         ..Functions::NONE
@@ -68,7 +99,7 @@ pub(super) static CPYTHON: Program = Program {
     ..Program::UNKNOWN
 };
 
-/// Methods of its own classes as releases before 3.11 name them: name, file, and full name.
+/// Methods of its own classes as releases before 3.11 name them: name, file, and full name. Not `run` of process.py, which multiprocessing has too.
 const METHODS: &[(&str, &str, &str)] = &[
     ("join", "python3/threading.py", "Thread.join"),
     ("_wait_for_tstate_lock", "python3/threading.py", "Thread._wait_for_tstate_lock"),
@@ -76,6 +107,11 @@ const METHODS: &[(&str, &str, &str)] = &[
     ("acquire", "python3/threading.py", "Semaphore.acquire"),
     ("get", "python3/queue.py", "Queue.get"),
     ("put", "python3/queue.py", "Queue.put"),
+    ("result", "python3/_base.py", "Future.result"),
+    ("exception", "python3/_base.py", "Future.exception"),
+    ("wait", "python3/pool.py", "ApplyResult.wait"),
+    ("next", "python3/pool.py", "IMapIterator.next"),
+    ("_handle_results", "python3/pool.py", "Pool._handle_results"),
 ];
 
 /// A function's name with its class, where a release leaves that out.

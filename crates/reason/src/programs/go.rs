@@ -101,6 +101,8 @@ pub fn accepts(of: &Goroutine) -> bool {
 const DOES: &[(&str, &str)] = &[
     (SLEEPS, "sleeps"),
     ("net/http.(*persistConn).roundTrip", "waits for another server's answer"),
+    ("net/http.(*Transport).getConn", "waits for a connection to another server"),
+    (TAKES_OF_POOL, "waits for a connection of its pool"),
     ("internal/poll.runtime_pollWait", "waits for a connection or a file"),
     ("runtime.selectgo", "waits in select"),
     ("runtime.chanrecv", "waits for a channel"),
@@ -109,9 +111,18 @@ const DOES: &[(&str, &str)] = &[
     ("sync.(*WaitGroup).Wait", "waits for other goroutines"),
 ];
 
+/// The function that waits for a connection of a pool. It makes one itself, too: then others stand before it.
+const TAKES_OF_POOL: &str = "database/sql.(*DB).conn";
+
 /// What a goroutine does, as far as its functions say.
 pub fn does(of: &Goroutine) -> Option<&'static str> {
-    DOES.iter().find(|(function, _)| is_in(of, function)).map(|(_, does)| *does)
+    let mut functions = of.frames.iter().map(|frame| frame.function.as_str());
+    let first = functions.find(|function| !is_runtimes(function));
+    let fits = |function: &str| match function {
+        TAKES_OF_POOL => first == Some(function),
+        _ => is_in(of, function),
+    };
+    DOES.iter().find(|(function, _)| fits(function)).map(|(_, does)| *does)
 }
 
 /// Packages of Go's own library.
@@ -146,5 +157,28 @@ fn question(doors: &Doors, pid: u32) -> String {
             doors.tool("curl")
         ),
         false => format!("{} -s -m 5 {}   # {warning}", doors.tool("curl"), urls.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::UserFrame;
+
+    #[test]
+    fn who_makes_a_connection_does_not_wait_for_one_of_its_pool() {
+        let does = |functions: &[&str]| {
+            let frame =
+                |name: &&str| UserFrame { function: (*name).into(), ..UserFrame::default() };
+            let frames = functions.iter().map(frame).collect();
+            does(&Goroutine { frames, ..Goroutine::default() })
+        };
+        let waits = ["runtime.gopark", "runtime.selectgo", TAKES_OF_POOL, "main.buy"];
+        assert_eq!(does(&waits), Some("waits for a connection of its pool"));
+        let dials = ["runtime.gopark", "internal/poll.runtime_pollWait", TAKES_OF_POOL, "main.buy"];
+        assert_eq!(does(&dials), Some("waits for a connection or a file"));
+        let resolves =
+            ["runtime.selectgo", "net.(*Resolver).lookupIPAddr", TAKES_OF_POOL, "main.buy"];
+        assert_eq!(does(&resolves), Some("waits in select"));
     }
 }

@@ -6,7 +6,7 @@
 use super::command_line::CommandLine;
 use super::function_path::is_one_of;
 use super::lock_kind::LockKind;
-use super::program::{Files, Functions, PoolWorker, Program};
+use super::program::{AwaitedTask, Files, Functions, PoolWorker, Program};
 use crate::facts::UserFrame;
 
 /// See the head of the file.
@@ -73,6 +73,29 @@ pub static JAVA: Program = Program {
                     "Unsafe.park",
                 ],
                 ..PoolWorker::UNKNOWN
+            },
+        ],
+        tasks: &[
+            AwaitedTask {
+                waits: &[("FutureTask.awaitDone", "")],
+                by: &[("FutureTask.run", "")],
+                ended_in: &[],
+                is_anybodys: false,
+            },
+            AwaitedTask {
+                waits: &[("CompletableFuture.waitingGet", ""), ("CompletableFuture.timedGet", "")],
+                by: &[
+                    ("CompletableFuture$AsyncSupply.run", ""),
+                    ("CompletableFuture$AsyncRun.run", ""),
+                ],
+                ended_in: &[],
+                is_anybodys: true,
+            },
+            AwaitedTask {
+                waits: &[("ForkJoinTask.awaitDone", "")],
+                by: &[("ForkJoinTask.doExec", "")],
+                ended_in: &[],
+                is_anybodys: false,
             },
         ],
         ..Functions::NONE

@@ -23,8 +23,12 @@ pub(super) static MARIADB: Program = Program {
         idle: &[
             "tpool::thread_pool_generic::wait_for_tasks",
             "tpool::aio_linux::getevent_thread_routine",
+            "handle_manager",
         ],
+        // SELECT SLEEP(n).
+        sleeps: &["Item_func_sleep::val_int"],
         plumbing: &[
+            "Interruptible_wait::wait",
             "psi_cond_wait",
             "inline_mysql_cond_wait",
             "safe_cond_wait",

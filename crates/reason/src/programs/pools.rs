@@ -5,8 +5,8 @@
 
 use super::all::ALL;
 use super::function_path::is_one_of;
-use super::program::PoolWorker;
-use super::{cpython, is_extension, is_script, java};
+use super::program::{AwaitedTask, PoolWorker};
+use super::{cpython, is_extension, is_library, is_own_library, is_script, java};
 use crate::facts::UserFrame;
 
 /// What a thread of a pool does.
@@ -33,6 +33,44 @@ pub fn in_pool(frames: &[UserFrame]) -> Option<(InPool, &'static str)> {
     let called = frames[..at].iter().rev().find(counts);
     let rests = called.is_none_or(|it| is_one_of(name(it), row.rests));
     Some((if rests { InPool::Rest } else { InPool::Task }, row.setting))
+}
+
+/// The task that a thread with this stack waits for, if its own language's functions say so; not where it does another task meanwhile.
+pub fn awaited_task(frames: &[UserFrame]) -> Option<&'static AwaitedTask> {
+    let rows = || ALL.iter().flat_map(|it| it.functions.tasks);
+    let inner = frames.iter().take_while(|frame| {
+        frame.function.is_empty()
+            || !is_of_language(frame)
+            || is_own_library(frame)
+            || is_library(frame)
+    });
+    inner
+        .filter(|frame| is_of_language(frame))
+        .find_map(|frame| rows().find(|row| row.waits.iter().any(|at| is_at(frame, at))))
+}
+
+/// Queues from which who brings results takes the next; machine code is left out of some stacks.
+const QUEUES: &[&str] =
+    &["Queue.get", "_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "simplequeue_get"];
+
+/// Whether a thread with this stack does such a task, or brings its result; not where it waits for the next.
+pub fn does_task(frames: &[UserFrame], task: &AwaitedTask) -> bool {
+    let is_by = |frame: &UserFrame| task.by.iter().any(|by| is_at(frame, by));
+    let Some(at) = frames.iter().position(|frame| is_of_language(frame) && is_by(frame)) else {
+        return false;
+    };
+    let called = frames[..at].iter().rev().find(|it| is_of_language(it) || is_extension(it));
+    called.is_some_and(|it| !is_one_of(name(it), QUEUES))
+        && !matches!(in_pool(frames), Some((InPool::Rest, _)))
+}
+
+/// Whether a thread with this stack may end waits for such a task of which no stack shows it.
+pub fn ends_unseen(frames: &[UserFrame], task: &AwaitedTask) -> bool {
+    frames.iter().any(|frame| task.ended_in.iter().any(|at| is_at(frame, at)))
+}
+
+fn is_at(frame: &UserFrame, (function, file): &(&str, &str)) -> bool {
+    frame.module.ends_with(file) && is_one_of(name(frame), &[function])
 }
 
 fn name(frame: &UserFrame) -> &str {
@@ -82,18 +120,67 @@ mod tests {
         assert_eq!(java(rests), Some(InPool::Rest));
         let python = |inner: &str| {
             read(&format!(
-                "sem_clockwait @libc.so.6 < @python3.11 < {inner}_worker @python3/concurrent/futures/thread.py < Thread.run @python3/threading.py"
+                "sem_clockwait @libc.so.6 < @python3.11 < {inner}_worker @python3/thread.py < Thread.run @python3/threading.py"
             ))
         };
         assert_eq!(python(""), Some(InPool::Rest));
         let gets = "_queue_SimpleQueue_get @_queue.cpython-311-x86_64-linux-gnu.so < ";
         assert_eq!(python(gets), Some(InPool::Rest));
-        let task = "work @pools.py < _WorkItem.run @python3/concurrent/futures/thread.py < ";
+        let task = "work @pools.py < _WorkItem.run @python3/thread.py < ";
         assert_eq!(python(task), Some(InPool::Task));
         let node =
             |inner: &str| read(&format!("{inner} @node < worker @node < start_thread @libc.so.6"));
         assert_eq!(node("open @libc.so.6 < uv__fs_work"), Some(InPool::Task));
         assert_eq!(node("pthread_cond_wait @libc.so.6 < uv_cond_wait"), Some(InPool::Rest));
+    }
+
+    #[test]
+    fn who_waits_for_a_task_is_known_by_its_languages_own_functions() {
+        let frames = |stack: &str| -> Vec<UserFrame> {
+            let frame = |text: &str| {
+                let (function, module) = text.split_once('@').expect("a file");
+                let (function, module) = (function.trim().into(), module.into());
+                UserFrame { function, module, ..UserFrame::default() }
+            };
+            stack.split(" < ").map(frame).collect()
+        };
+        let waits = frames(
+            "sem_clockwait @libc.so.6 < @python3.11 < Condition.wait @python3/threading.py < Future.result @python3/_base.py < H.do_GET @shop.py",
+        );
+        let task = awaited_task(&waits).expect("it waits for a future");
+        let worker = |inner: &str| frames(&format!("{inner}_worker @python3/thread.py"));
+        assert!(does_task(&worker("clock_nanosleep @libc.so.6 < job @shop.py < "), task));
+        assert!(!does_task(&worker("_queue_SimpleQueue_get @_queue.cpython-311.so < "), task));
+        assert!(!does_task(&frames("job @shop.py < Thread.run @python3/threading.py"), task));
+        let other = "wait @python3/popen_fork.py < run @python3/process.py";
+        assert!(!does_task(&frames(other), task), "multiprocessing's");
+        assert!(ends_unseen(
+            &frames("select @libc.so.6 < BaseEventLoop.run_forever @python3/base_events.py"),
+            task
+        ));
+        assert!(!ends_unseen(&worker("job @shop.py < "), task));
+        let pool = frames(
+            "Condition.wait @python3/threading.py < ApplyResult.wait @python3/pool.py < H.do_GET @shop.py",
+        );
+        let of_pool = awaited_task(&pool).expect("it waits for a result");
+        let brings = |inner: &str| {
+            let stack = format!("{inner} < Pool._handle_results @python3/pool.py");
+            does_task(&frames(&stack), of_pool)
+        };
+        assert!(brings("read @libc.so.6 < Connection.recv @python3/connection.py"));
+        assert!(!brings("sem_clockwait @libc.so.6 < @python3.11"), "a queue of a pool of threads");
+        assert!(!brings("_queue_SimpleQueue_get @_queue.cpython-311-x86_64-linux-gnu.so"));
+        let java = frames(
+            "Unsafe_Park @libjvm.so < Unsafe.park @jdk/Unsafe.java < FutureTask.awaitDone @jdk/FutureTask.java < Shop.get @Shop.java",
+        );
+        let task = awaited_task(&java).expect("it waits for a task");
+        let busy = "Thread.sleep @jdk/Thread.java < Shop.job @Shop.java < FutureTask.run @jdk/F.java < ThreadPoolExecutor.runWorker @jdk/T.java";
+        assert!(does_task(&frames(busy), task));
+        // Who does another task meanwhile waits for that.
+        assert!(awaited_task(&frames("Thread.sleep @jdk/Thread.java < Shop.part @Shop.java < ForkJoinTask.awaitDone @jdk/F.java")).is_none());
+        assert!(
+            awaited_task(&frames("Condition.wait @python3/threading.py < run @shop.py")).is_none()
+        );
     }
 
     #[test]

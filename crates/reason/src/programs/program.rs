@@ -68,6 +68,8 @@ pub struct Functions {
     pub sleeps: &'static [&'static str],
     /// Threads of its pools.
     pub pools: &'static [PoolWorker],
+    /// Where it waits for what another thread will have done.
+    pub tasks: &'static [AwaitedTask],
     /// On the way to a lock, and no function that a person knows.
     pub plumbing: &'static [&'static str],
 }
@@ -90,6 +92,18 @@ impl PoolWorker {
     /// Of which nothing is known: what a row leaves out.
     pub const UNKNOWN: Self =
         Self { runs: "", file: "", rests: &[], is_native: false, setting: "" };
+}
+
+/// Where a thread waits for a task that it gave away; functions with what the paths of their files end in.
+pub struct AwaitedTask {
+    /// It stands in one of these.
+    pub waits: &'static [(&'static str, &'static str)],
+    /// Who does the task, or brings its result, is in one of these.
+    pub by: &'static [(&'static str, &'static str)],
+    /// A thread in one of these ends such waits as well, of tasks that no stack shows.
+    pub ended_in: &'static [(&'static str, &'static str)],
+    /// Anything may end it: the answer of another host, or a timer.
+    pub is_anybodys: bool,
 }
 
 /// Files by what their functions say.
@@ -184,6 +198,7 @@ impl Functions {
         worker: &[],
         sleeps: &[],
         pools: &[],
+        tasks: &[],
         plumbing: &[],
     };
 }

@@ -38,6 +38,11 @@ pub fn question_of(model: &Model, program: &Program, pid: u32) -> String {
     program.question(&doors::of(model, pid), pid)
 }
 
+/// Whether a process is of a program each of whose processes serves one session, of which the others know more than its calls tell.
+pub fn is_of_sessions(model: &Model, pid: u32) -> bool {
+    programs::of(&model.threads.process_name(pid)).is_some_and(|it| it.session.is_some())
+}
+
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
 /// nothing came.
 pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {

@@ -137,7 +137,7 @@ fn names_who_has_ended(model: &Model) -> bool {
 }
 
 /// The command of `run`, for a shell. Whoever reads has to put it in where a recording does not have its words, or nobody could read them.
-fn command_again(model: &Model) -> String {
+pub(super) fn command_again(model: &Model) -> String {
     let own = model.look.target.as_ref().map(|target| &target.words[..]).unwrap_or_default();
     let again = own.iter().map(|word| words::shell(word)).collect::<Vec<_>>().join(" ");
     match again.len() {

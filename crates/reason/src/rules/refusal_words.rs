@@ -2,10 +2,12 @@
 //!
 //! Must not: name codes, or decide what a refusal is for (waits/retries.rs).
 
+use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::words;
+use crate::rules::engine::Loss;
 use crate::rules::wording::Evidence;
 use crate::threshold::Threshold;
 
@@ -36,6 +38,16 @@ pub(crate) fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> Str
     }
 }
 
+/// Who was refused, as the subject of a title: of whoever only waits for it that one's name.
+pub(crate) fn subject(measures: &Measures<'_>, tries: &Tries<'_>, loss: &Loss<'_>) -> String {
+    let refused = &tries.last.thread;
+    let is_it = |(who, _): &(ThreadRef, f64)| who.pid == refused.pid;
+    match loss.victims.is_empty() || loss.victims.iter().any(is_it) {
+        true => loss.victim.clone(),
+        false => measures.process_name(refused),
+    }
+}
+
 /// How often, for how long, and how much was slept.
 pub(crate) fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
     let call = format!("{} returned {}", tries.last.syscall, errno_name(tries.last.errno));
@@ -53,6 +65,7 @@ pub(crate) fn errno_name(errno: i32) -> String {
         11 => "EAGAIN",
         12 => "ENOMEM",
         13 => "EACCES",
+        16 => "EBUSY",
         17 => "EEXIST",
         22 => "EINVAL",
         23 => "ENFILE",
@@ -62,9 +75,13 @@ pub(crate) fn errno_name(errno: i32) -> String {
         30 => "EROFS",
         98 => "EADDRINUSE",
         99 => "EADDRNOTAVAIL",
+        0 => "end of file",
         101 => "ENETUNREACH",
+        104 => "ECONNRESET",
+        107 => "ENOTCONN",
         111 => "ECONNREFUSED",
         113 => "EHOSTUNREACH",
+        116 => "ESTALE",
         122 => "EDQUOT",
         other => return format!("error {other}"),
     };

@@ -132,7 +132,7 @@ fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {
         "wait_on_page_bit",
         "wait_on_page_bit_common",
     ];
-    if *class == WaitClass::Journal && has(frames, FOR_BLOCKS) {
+    if *class == WaitClass::Journal && (place.iowait || has(frames, FOR_BLOCKS)) {
         return Some(WaitClass::Disk);
     }
     if *class == WaitClass::SocketRead && dns_socket(place) {
@@ -378,6 +378,8 @@ mod tests {
         let commits = ["folio_wait_bit_common", "btrfs_commit_transaction", "btrfs_sync_file"];
         assert_eq!(class(&at, &commits), WaitClass::Disk);
         assert_eq!(class(&at, &["schedule", commits[1]]), WaitClass::Journal);
+        let supers = ["write_all_supers", "btrfs_sync_log", "btrfs_sync_file"];
+        assert_eq!(class(&Place { iowait: true, ..at }, &supers), WaitClass::Disk);
     }
 
     #[test]

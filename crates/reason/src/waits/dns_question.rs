@@ -9,7 +9,7 @@
 //! stays open (graph/index/questions.rs, which reads what is found here).
 
 use super::WaitClass;
-use super::poll_intent::TCP_LISTEN;
+use super::poll_intent::{DNS_PORT, TCP_LISTEN};
 use super::span::WaitSpan;
 use crate::facts::*;
 use crate::model::Model;
@@ -37,18 +37,44 @@ impl Closing {
     }
 }
 
-/// Of each question of a model, in its order. An answer is known by the server, the number of the question and the port that it was asked by.
-pub fn closings(model: &Model) -> Vec<Closing> {
-    let mut replies: HashMap<(u16, SocketAddr, u16), Vec<Ns>> = HashMap::new();
-    for (at_ns, reply) in model.net.dns_replies.iter() {
-        let key = (reply.id, reply.server, reply.local.port());
-        replies.entry(key).or_default().push(*at_ns);
+/// Answers, by the number of the question and the port that it was asked by.
+pub struct Replies<'m> {
+    all: HashMap<(u16, u16), Vec<&'m (Ns, DnsReply)>>,
+    /// Number, server and asker of each question.
+    asked: HashSet<(u16, SocketAddr, SocketAddr)>,
+}
+
+impl<'m> Replies<'m> {
+    /// Of a model.
+    pub fn of(model: &'m Model) -> Self {
+        let mut all: HashMap<(u16, u16), Vec<&(Ns, DnsReply)>> = HashMap::new();
+        for reply in &model.net.dns_replies {
+            all.entry((reply.1.id, reply.1.local.port())).or_default().push(reply);
+        }
+        let queries = model.net.dns_queries.iter();
+        let asked = queries.map(|(_, it)| (it.id, it.server, it.local)).collect();
+        Self { all, asked }
     }
+
+    /// The first answer to a question that was sent then. It comes from the server. One that was asked at a port of its own may be behind an address
+    /// that is translated (Docker's 127.0.0.11:53), and its answer comes from that: then from whomever else was not asked the same.
+    pub fn first(&self, at_ns: Ns, query: &DnsQuery) -> Option<(Ns, &'m DnsReply)> {
+        let is_from = |reply: &DnsReply| {
+            let is_translated = query.server.port() != DNS_PORT && reply.local == query.local;
+            let was_asked = || self.asked.contains(&(reply.id, reply.server, reply.local));
+            reply.server == query.server || is_translated && !was_asked()
+        };
+        let of_it = self.all.get(&(query.id, query.local.port()))?.iter();
+        let later = of_it.filter(|(replied_ns, reply)| *replied_ns >= at_ns && is_from(reply));
+        later.min_by_key(|(replied_ns, _)| *replied_ns).map(|(at_ns, reply)| (*at_ns, reply))
+    }
+}
+
+/// Of each question of a model, in its order.
+pub fn closings(model: &Model) -> Vec<Closing> {
+    let replies = Replies::of(model);
     let mut again: HashMap<(u32, &str, u16), Ns> = HashMap::new();
-    let closing = |(at_ns, query): &(Ns, DnsQuery)| -> Option<Ns> {
-        let key = (query.id, query.server, query.local.port());
-        replies.get(&key)?.iter().copied().find(|replied_ns| replied_ns >= at_ns)
-    };
+    let closing = |(at_ns, query): &(Ns, DnsQuery)| replies.first(*at_ns, query).map(|it| it.0);
     let mut all = vec![Closing::default(); model.net.dns_queries.len()];
     for (of, asked) in all.iter_mut().zip(&model.net.dns_queries).rev() {
         let (at_ns, query) = asked;

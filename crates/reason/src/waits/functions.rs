@@ -50,6 +50,8 @@ pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "out_of_memory",
         ],
     ),
+    // Who asks for leave needs memory for the question: that is reclaim.
+    (WaitClass::FileLeave, &["fanotify_get_response", "fanotify_handle_event"]),
     (
         WaitClass::Journal,
         &[
@@ -261,3 +263,23 @@ pub(super) const LOCK_FUNCTIONS: &[&str] = &[
     "lock_sock_nested",
     "__lock_sock",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Place, WaitState};
+    use crate::waits::classify::classify;
+
+    #[test]
+    fn who_asks_for_leave_and_has_no_memory_for_the_question_waits_for_memory() {
+        let state = WaitState::DiskSleep;
+        let place = Place { state, syscall: "openat".into(), ..Place::default() };
+        let class = |frames: &[&str]| {
+            let frames: Vec<String> = frames.iter().map(ToString::to_string).collect();
+            classify(&place, &frames, false)
+        };
+        assert_eq!(class(&["fanotify_handle_event", "fsnotify"]), WaitClass::FileLeave);
+        let reclaims = ["shrink_node", "try_to_free_mem_cgroup_pages", "fanotify_handle_event"];
+        assert_eq!(class(&reclaims), WaitClass::Reclaim);
+    }
+}

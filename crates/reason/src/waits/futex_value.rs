@@ -7,7 +7,8 @@
 //! a bit is set two waiters say nothing, until one waits for the same 2 after another was let go: a counter would have moved on. And two that
 //! stand all the look while nobody is let go: those of a pool that rests have mostly begun at different counts. A robust mutex of either, and
 //! musl's kinds that check for errors, have their owner's number in the word, with FUTEX_WAITERS; musl's plain mutex has EBUSY there, and its
-//! inner locks and the read-write locks of musl and Rust a count.
+//! inner locks and the read-write locks of musl and Rust a count. Without an owner in sight a 2 is no lock either while whoever else there is in
+//! the process rests: C++'s std::atomic::wait waits for any value.
 //!
 //! Owns what a value and an address say. Must not: say of a single wait what its stack says (timeline.rs, which asks it after this; here a stack
 //! speaks for all waiters of its word), or say who has it (graph/).
@@ -69,7 +70,12 @@ fn command(place: &Place) -> u64 {
 }
 
 /// Makes locks of the waits for a word with an owner, and of those for a 2 only such as something else speaks for.
-pub(super) fn reclassify(model: &Model, waits: &mut [&mut WaitSpan]) {
+/// `resting`: threads of which none has a lock, with their process.
+pub(super) fn reclassify(
+    model: &Model,
+    waits: &mut [&mut WaitSpan],
+    resting: &HashSet<(u32, u32)>,
+) {
     let numbers = Numbers::of(model, waits);
     for wait in waits.iter_mut().filter(|wait| wait.class == WaitClass::FutexWait) {
         let owner = expected_word(&wait.place).and_then(owner_in);
@@ -77,8 +83,11 @@ pub(super) fn reclassify(model: &Model, waits: &mut [&mut WaitSpan]) {
             wait.class = WaitClass::FutexLock;
         }
     }
-    let known = Known::of(model, waits);
-    let unlike = |wait: &&mut &mut WaitSpan| is_for_a_two(wait) && !known.is_lock(wait);
+    let known = Known::of(model, waits, resting);
+    let unlike = |wait: &&mut &mut WaitSpan| match is_private(&wait.place) {
+        true => is_for_a_two(wait) && !known.is_lock(wait),
+        false => is_a_two(wait) && known.is_nobodys(wait),
+    };
     for wait in waits.iter_mut().filter(unlike) {
         wait.class = WaitClass::FutexWait;
     }
@@ -86,8 +95,12 @@ pub(super) fn reclassify(model: &Model, waits: &mut [&mut WaitSpan]) {
 
 /// A wait in the process alone for a word that is to be a 2: of a shared one the word is on nobody's stack.
 fn is_for_a_two(wait: &WaitSpan) -> bool {
+    is_a_two(wait) && is_private(&wait.place)
+}
+
+/// The same of any word: libstdc++ does not call its own private.
+fn is_a_two(wait: &WaitSpan) -> bool {
     wait.class == WaitClass::FutexLock
-        && is_private(&wait.place)
         && expected_word(&wait.place).map(u64::from) == Some(WITH_WAITERS)
 }
 
@@ -142,10 +155,12 @@ struct Known {
     counters: HashSet<Word>,
     /// Processes with waits that have a bit set: their C library has them for its conditions.
     with_bitset: HashSet<u32>,
+    /// Words that nobody can have.
+    nobodys: HashSet<Word>,
 }
 
 impl Known {
-    fn of(model: &Model, waits: &[&mut WaitSpan]) -> Self {
+    fn of(model: &Model, waits: &[&mut WaitSpan], resting: &HashSet<(u32, u32)>) -> Self {
         let mut first: HashMap<Word, ThreadKey> = HashMap::new();
         let mut counters = HashSet::new();
         let let_go = let_go(waits);
@@ -179,7 +194,8 @@ impl Known {
         let read = model.held.futex_owners.iter().map(|(_, owner)| owner);
         let owned = read.filter(|owner| owner.owner_tid != 0);
         let owned = owned.map(|owner| (owner.waiter.pid, owner.address)).collect();
-        Self { wanted, repeated, owned, counters, with_bitset }
+        let nobodys = had_by_nobody(model, waits, &let_go, resting);
+        Self { wanted, repeated, owned, counters, with_bitset, nobodys }
     }
 
     fn is_lock(&self, wait: &WaitSpan) -> bool {
@@ -192,17 +208,19 @@ impl Known {
         };
         // A counter of signals would have moved on meanwhile; musl's condition is on the stack.
         let is_taken_again = || self.repeated.contains(&word(wait)) && !may_be_on_stack(wait);
-        self.wanted.contains(&word(wait))
-            || self.owned.contains(&word(wait))
-            || by_libc()
-            || is_taken_again()
+        let is_wanted = self.wanted.contains(&word(wait)) || by_libc() || is_taken_again();
+        self.owned.contains(&word(wait)) || is_wanted && !self.is_nobodys(wait)
+    }
+
+    fn is_nobodys(&self, wait: &WaitSpan) -> bool {
+        self.nobodys.contains(&word(wait)) && !self.owned.contains(&word(wait))
     }
 }
 
 /// When somebody first let go one who waited for a 2, and that one, by word.
 fn let_go(waits: &[&mut WaitSpan]) -> HashMap<Word, (Ns, u32)> {
     let mut first: HashMap<Word, (Ns, u32)> = HashMap::new();
-    for wait in waits.iter().filter(|wait| is_for_a_two(wait)) {
+    for wait in waits.iter().filter(|wait| is_a_two(wait)) {
         if wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Task) {
             let one = (wait.end_ns, wait.thread.tid);
             let known = first.entry(word(wait)).or_insert(one);
@@ -239,6 +257,61 @@ fn stood_for(
         all.iter().any(|wait| wait.thread.tid != all[0].thread.tid) && !all.iter().any(is_no_lock)
     });
     standing.into_keys().collect()
+}
+
+/// Words that nobody can have: nobody was let go who waits for them, and whoever else there is in the process rests. A joiner does not: it may join
+/// who wants what it has itself.
+fn had_by_nobody(
+    model: &Model,
+    waits: &[&mut WaitSpan],
+    let_go: &HashMap<Word, (Ns, u32)>,
+    resting: &HashSet<(u32, u32)>,
+) -> HashSet<Word> {
+    let with_resting: HashSet<u32> = resting.iter().map(|(pid, _)| *pid).collect();
+    let stands = |wait: &&&mut WaitSpan| {
+        with_resting.contains(&wait.thread.pid)
+            && is_a_two(wait)
+            && wait.standing
+            && is_of_one_process(wait)
+            && !let_go.contains_key(&word(wait))
+    };
+    let mut standing: HashMap<Word, HashSet<u32>> = HashMap::new();
+    for wait in waits.iter().filter(stands) {
+        standing.entry(word(wait)).or_default().insert(wait.thread.tid);
+    }
+    if standing.is_empty() {
+        return HashSet::new();
+    }
+    let mut others: HashMap<u32, HashSet<u32>> = HashMap::new();
+    let is_other = |pid, tid| with_resting.contains(&pid) && !resting.contains(&(pid, tid));
+    for it in model.threads.every_thread().filter(|it| is_other(it.pid, it.tid)) {
+        others.entry(it.pid).or_default().insert(it.tid);
+    }
+    standing.retain(|(pid, _), tids| {
+        others.get(pid).is_none_or(|all| all.iter().all(|tid| tids.contains(tid)))
+    });
+    standing.into_keys().collect()
+}
+
+/// Whether no other process can have a word: by the call, or as it lies in the program's own data or its heap. Memory that processes share is mapped,
+/// where stacks are.
+fn is_of_one_process(wait: &WaitSpan) -> bool {
+    is_private(&wait.place) || !may_be_on_stack(wait)
+}
+
+/// Calls in which nobody has a lock: others may wait for an answer under one.
+const RESTS: &[&str] = &["accept", "accept4", "pause", "rt_sigtimedwait", "rt_sigsuspend"];
+
+/// Threads that stand all the look at a connection or a signal that may come, with their process.
+pub(super) fn resting<'w>(
+    model: &Model,
+    waits: impl Iterator<Item = &'w WaitSpan>,
+) -> HashSet<(u32, u32)> {
+    let rests = |wait: &&WaitSpan| {
+        let began_before = model.look.began_before(wait.begin_ns);
+        RESTS.contains(&wait.place.syscall.as_str()) && wait.standing && began_before
+    };
+    waits.filter(rests).map(|wait| (wait.thread.pid, wait.thread.tid)).collect()
 }
 
 /// Whether a word may lie on a thread's stack. Stacks, libraries and mapped memory are at the top of the address space, whose size is a
@@ -335,6 +408,47 @@ mod tests {
         assert_eq!(class(back), WaitClass::FutexWait, "workers that were woken");
         let woken = [both(), vec![waits(13, [IN_HEAP, BITSET, 2])]].concat();
         assert_eq!(class(woken), WaitClass::FutexWait, "one has got work");
+        let beside = |syscall: &str, args| {
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: syscall.into(),
+                args,
+                ..Place::default()
+            };
+            let blocked = Blocked { thread: of(14), since_ns: 0, place, ..Blocked::default() };
+            let named = identity(Thread { thread: of(14), ..Thread::default() });
+            class(
+                [both(), vec![named, Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }]]
+                    .concat(),
+            )
+        };
+        assert_eq!(beside("accept4", [3, 0, 0, 0, 0, 0]), WaitClass::FutexWait, "nobody has it");
+        // `let locked = mutex.lock(); worker.join()`.
+        let joins = beside("futex", [ON_STACK, BITSET, 11, 0, 0, 0]);
+        assert_eq!(joins, WaitClass::FutexLock, "it may have what the one that it joins wants");
+        let shared_at = |address: u64, syscall: &str| {
+            let as_shared = |mut fact: Fact| {
+                if let Body::Blocked(it) = &mut fact.body {
+                    (it.place.args[0], it.place.args[1]) = (address, FUTEX_WAIT);
+                }
+                fact
+            };
+            let both = both().into_iter().map(as_shared).collect::<Vec<Fact>>();
+            let place =
+                Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
+            let blocked = Blocked { thread: of(14), place, ..Blocked::default() };
+            let named = identity(Thread { thread: of(14), ..Thread::default() });
+            class(
+                [both, vec![named, Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }]].concat(),
+            )
+        };
+        let shared = |syscall| shared_at(IN_HEAP, syscall);
+        assert_eq!(shared("accept4"), WaitClass::FutexWait, "std::atomic::wait");
+        let mapped = shared_at(ON_STACK, "accept4");
+        assert_eq!(mapped, WaitClass::FutexLock, "another process may have it");
+        assert_eq!(shared("clock_nanosleep"), WaitClass::FutexLock);
+        assert_eq!(shared("poll"), WaitClass::FutexLock, "it may ask somebody under the lock");
+        assert_eq!(beside("clock_nanosleep", [0; 6]), WaitClass::FutexLock, "it may have it");
         let frame = UserFrame { function: "pthread_cond_wait".into(), ..UserFrame::default() };
         let stack = UserStack { thread: of(11), frames: vec![frame], ..UserStack::default() };
         let stack = Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) };

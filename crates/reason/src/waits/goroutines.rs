@@ -8,10 +8,13 @@
 //! Edit together: programs/go.rs (what a stack says), graph/chains.rs (who asks), rules/lock/goroutine.rs.
 
 use super::user_stack;
-use crate::facts::{Goroutine, Goroutines, Ns};
-use crate::model::Model;
+use crate::facts::{
+    GOROUTINE_FRAMES_MAX, GOROUTINES_QUEUED_MAX, GOROUTINES_STANDING_MAX, Goroutine, Goroutines, Ns,
+};
+use crate::model::{Model, words};
 use crate::programs::go::{self, accepts, polls, sleeps};
 use crate::programs::lock_kind::LockKind;
+use std::cmp::Reverse;
 
 /// A reading is reported again after a second; what was read last may be believed for a little longer.
 const REPORTED_AGAIN_NS: Ns = 1_300_000_000;
@@ -62,22 +65,129 @@ pub fn are_known(model: &Model, pid: u32) -> bool {
     model.stacks.goroutines.contains_key(&pid)
 }
 
-/// Those of the last reading in a time that stood for half of it or more, the longest first; not those that wait for a
-/// descriptor, nor the runtime's own.
+/// Those of the last reading in a time that stood for half of it or more, as far as it was read, the longest first; not those that wait
+/// for a descriptor, nor the runtime's own, nor those that were met there once, which may have come that instant.
 pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine> {
     let Some(all) = model.stacks.goroutines.get(&pid) else { return Vec::new() };
     let Some((at_ns, last)) = all.iter().rev().find(|(at_ns, _)| *at_ns <= to) else {
         return Vec::new();
     };
     let until_ns = at_ns.saturating_add(REPORTED_AGAIN_NS).min(to);
+    // On a crowded host the first reading comes late.
+    let read_ns = all.first().map_or(from, |(first_ns, _)| from.max(*first_ns));
+    let is_half = |since_ns: Ns, from: Ns| {
+        until_ns.saturating_sub(since_ns.max(from)) * 2 >= to.saturating_sub(from).max(1)
+    };
     let is_long = |one: &&Goroutine| {
-        until_ns.saturating_sub(one.since_ns.max(from)) * 2 >= to.saturating_sub(from).max(1)
+        one.since_ns < *at_ns && (is_half(one.since_ns, from) || is_half(one.since_ns, read_ns))
     };
     let is_own = |one: &&Goroutine| !is_runtimes(one);
     let mut standing: Vec<&Goroutine> =
         last.standing.iter().filter(is_long).filter(|one| !polls(one)).filter(is_own).collect();
     standing.sort_by_key(|one| (one.since_ns, one.id));
     standing
+}
+
+/// Groups of goroutines that are said.
+const GROUPS_MAX: usize = 3;
+/// The number of the goroutine that runs a program's main function.
+const MAIN: u64 = 1;
+
+/// Goroutines that do the same in the same function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group<'m> {
+    /// That function.
+    pub function: &'m str,
+    /// How many there are.
+    pub count: usize,
+    /// There may be more: not all that stand were reported.
+    pub is_part: bool,
+    does: &'static str,
+    asleep: bool,
+    /// When the last of them began that may serve a question; 0: none may.
+    served_ns: Ns,
+}
+
+impl Group<'_> {
+    /// `wait for room in a channel in main.submit()`.
+    pub fn does(&self) -> String {
+        let (verb, rest) = self.does.split_at(self.does.find(' ').unwrap_or(self.does.len()));
+        let verb = if self.count == 1 { verb } else { plural(verb) };
+        format!("{verb}{rest} in {}()", self.function)
+    }
+}
+
+/// Those that stand by what they do: those of the program's own functions first, who waits before who sleeps, then the most.
+pub fn groups(model: &Model, pid: u32, within: (Ns, Ns)) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let all = model.stacks.goroutines.get(&pid).map_or(&[][..], Vec::as_slice);
+    let any = |is: fn(&Goroutines) -> bool| all.iter().any(|(_, read)| is(read));
+    let is_cut = any(|it| it.standing.len() >= GOROUTINES_STANDING_MAX || it.read < it.count);
+    let has_more_queued =
+        any(|it| it.standing.iter().filter(|one| queues(one)).count() >= GOROUTINES_QUEUED_MAX);
+    for one in standing(model, pid, within) {
+        let Some(function) = function(one) else { continue };
+        let (does, asleep, served_ns) = (does(one), sleeps(one), served_ns(one));
+        let is_part = is_cut || has_more_queued && queues(one);
+        match groups.iter_mut().find(|it| it.function == function && it.does == does) {
+            Some(group) => {
+                group.count += 1;
+                group.is_part |= is_part;
+                group.served_ns = group.served_ns.max(served_ns);
+            }
+            None => groups.push(Group { function, count: 1, is_part, does, asleep, served_ns }),
+        }
+    }
+    groups.sort_by_key(|it| (!go::is_of_a_program(it.function), it.asleep, Reverse(it.count)));
+    groups
+}
+
+/// Whether it is one of those of which only some are reported (stacks' go_routines.rs).
+fn queues(one: &Goroutine) -> bool {
+    one.frames.iter().any(|frame| frame.function.contains("Semacquire"))
+}
+
+/// Since when one may serve a question; 0: never. The main goroutine begins others for that. What stood there as it was first read may be
+/// any worker of the program's, unless a server of Go's library began it.
+fn served_ns(one: &Goroutine) -> Ns {
+    let is_main = one.id == MAIN || root(one) == Some("runtime.main");
+    let by_library = || root(one).is_some_and(|it| !go::is_of_a_program(it));
+    let may_serve = !is_main && (one.absent_ns != 0 || by_library());
+    if may_serve { one.since_ns } else { 0 }
+}
+
+/// The group of whom somebody has asked since then, as far as one can be it alone: none where others of the program's own wait in another function, and
+/// none that sleeps, is the library's, or stood there before the question.
+pub fn only_group<'g, 'm>(groups: &'g [Group<'m>], asked_ns: Ns) -> Option<&'g Group<'m>> {
+    let (first, others) = groups.split_first()?;
+    let waits = |it: &Group<'_>| !it.asleep && go::is_of_a_program(it.function);
+    let is_another = |it: &Group<'_>| waits(it) && it.function != first.function;
+    let is_asked = waits(first) && first.served_ns.saturating_add(BEFORE_NS) >= asked_ns;
+    (first.served_ns != 0 && is_asked && !others.iter().any(is_another)).then_some(first)
+}
+
+/// The same as a clause: `3 goroutines wait for room in a channel in main.submit(), 2 sleep in main.worker()`.
+pub fn summary(model: &Model, pid: u32, within: (Ns, Ns)) -> Option<String> {
+    let groups = groups(model, pid, within);
+    let (shown, rest) = groups.split_at(groups.len().min(GROUPS_MAX));
+    let (first, others) = shown.split_first()?;
+    let least = |is_part: bool| if is_part { "at least " } else { "" };
+    let count = words::count(first.count, "goroutine", "goroutines");
+    let mut said = vec![format!("{}{count} {}", least(first.is_part), first.does())];
+    said.extend(others.iter().map(|it| format!("{}{} {}", least(it.is_part), it.count, it.does())));
+    let more: usize = rest.iter().map(|it| it.count).sum();
+    let stand = if more == 1 { "stands" } else { "stand" };
+    let least = least(rest.iter().any(|it| it.is_part));
+    said.extend((more > 0).then(|| format!("{least}{more} more {stand}")));
+    Some(said.join(", "))
+}
+
+/// A verb of one, for several.
+fn plural(verb: &'static str) -> &'static str {
+    match verb {
+        "is" => "are",
+        verb => verb.strip_suffix('s').unwrap_or(verb),
+    }
 }
 
 /// Whether no function of the program, or of its libraries, is on a goroutine's stack.
@@ -114,12 +224,18 @@ pub fn stands(
     let fits: Vec<(Ns, &Goroutine)> =
         there.filter_map(|(_, one, _)| Some((away(one)?, one))).collect();
     let nearest = fits.iter().map(|(away, _)| *away).min()?;
-    let near = || fits.iter().filter(|(away, _)| *away <= nearest + NEARER_NS).map(|it| it.1);
-    if let Some(waits) =
-        near().filter(|one| lock_kind(one).is_some()).min_by_key(|one| one.since_ns)
-    {
-        return Some(Stands::ForMutex(waits.lock));
+    let near: Vec<&Goroutine> =
+        fits.iter().filter(|(away, _)| *away <= nearest + NEARER_NS).map(|(_, one)| *one).collect();
+    let waiting = near.iter().filter(|one| lock_kind(one).is_some());
+    if let Some(first) = waiting.min_by_key(|one| one.since_ns) {
+        // Of a program that nobody is known to have asked, what some of it waits for is true as well.
+        let lock = match asked_ns {
+            Some(_) => awaited_lock(model, pid, &near, (from, to)),
+            None => Some(first.lock),
+        };
+        return lock.map(Stands::ForMutex);
     }
+    let near = || near.iter().copied();
     // A program that has goroutines asleep for its own reasons owes nobody their end. Of those that stood there when they were
     // first read nobody knows which was asked, if some of them do not sleep.
     let first_ns = model.stacks.goroutines.get(&pid)?.first()?.0;
@@ -127,6 +243,40 @@ pub fn stands(
     let may_be_another = before().any(|one| !sleeps(one) && !is_runtimes(one));
     let is_asked = |one: &&Goroutine| sleeps(one) && (one.since_ns != first_ns || !may_be_another);
     asked_ns.and_then(|_| near().find(is_asked)).map(|_| Stands::Asleep)
+}
+
+/// The mutex that the one of some goroutines waits for that was asked; 0: which it is is not known. Goroutines that one function began serve
+/// alike: if one of them stands at a channel, a condition or in a sleep that is not the holder's, nobody knows which of them was asked. Of
+/// several mutexes only the one counts whose waiters have all the others. Of each what was read last counts: it goes from lock to lock.
+fn awaited_lock(model: &Model, pid: u32, near: &[&Goroutine], (from, to): (Ns, Ns)) -> Option<u64> {
+    let last = |(at, one): (usize, &&Goroutine)| !near[at + 1..].iter().any(|it| it.id == one.id);
+    let near: Vec<&Goroutine> =
+        near.iter().enumerate().filter(|it| last(*it)).map(|(_, one)| *one).collect();
+    let waiting: Vec<&Goroutine> =
+        near.iter().copied().filter(|one| lock_kind(one).is_some()).collect();
+    let has = |lock: u64, other: u64| {
+        other == lock || waiting.iter().any(|one| one.lock == lock && one.refers.contains(&other))
+    };
+    let has_the_others = |lock: &u64| waiting.iter().all(|one| has(*lock, one.lock));
+    let lock = waiting.iter().map(|one| one.lock).find(has_the_others)?;
+    let found = self::waiting(model, pid, lock, from, to).and_then(|found| found.holder);
+    // Of a stack that was not read to its end nobody knows who began it.
+    let is_cut = |one: &Goroutine| one.frames.len() >= GOROUTINE_FRAMES_MAX;
+    let begun_alike = |one: &Goroutine| {
+        is_cut(one) || waiting.iter().any(|it| is_cut(it) || root(it) == root(one))
+    };
+    let may_be_asked = |one: &&Goroutine| match found {
+        _ if lock_kind(one).is_some() || !begun_alike(one) => false,
+        Some(holder) => one.id != holder.id,
+        None => !sleeps(one),
+    };
+    (!near.iter().any(may_be_asked)).then_some(lock)
+}
+
+/// The function that a goroutine was begun with.
+fn root(one: &Goroutine) -> Option<&str> {
+    let mut functions = one.frames.iter().rev().map(|frame| frame.function.as_str());
+    functions.find(|function| *function != "runtime.goexit")
 }
 
 /// Who waits for a mutex within a time, and who has it.
@@ -164,6 +314,11 @@ fn only<'g>(mut all: impl Iterator<Item = &'g Goroutine>) -> Option<&'g Goroutin
     all.next().is_none().then_some(first)
 }
 
+/// What the one does that has a mutex which others wait for, as a verb.
+pub fn holder_does(one: &Goroutine) -> &'static str {
+    if lock_kind(one).is_some() { "waits for another mutex" } else { does(one) }
+}
+
 /// The function of the program that a goroutine stands in: the first that is not of Go's own library, else the first that
 /// is not of the runtime.
 pub fn function(one: &Goroutine) -> Option<&str> {
@@ -174,9 +329,9 @@ pub fn function(one: &Goroutine) -> Option<&str> {
 }
 
 /// What a goroutine does, as a verb.
-pub fn does(one: &Goroutine) -> &'static str {
+fn does(one: &Goroutine) -> &'static str {
     if lock_kind(one).is_some() {
-        return "waits for another mutex";
+        return "waits for a mutex";
     }
     go::does(one).unwrap_or("is in a system call")
 }
@@ -246,6 +401,118 @@ mod tests {
         assert_eq!(asked(None), Some(Stands::ForMutex(9)));
         assert_eq!(stands(&all, 20, None, (20 * SECOND, 21 * SECOND)), None, "not read then");
         assert_eq!(stands(&all, 21, None, (2 * SECOND, 3 * SECOND)), None, "another process");
+    }
+
+    /// Handlers of one server: those of the mutex and those of the channel were begun by one function.
+    #[test]
+    fn who_is_served_by_the_same_function_at_a_channel_does_not_wait_for_the_mutex_of_another() {
+        const ROOT: &str = "net/http.(*conn).serve";
+        let handler =
+            |id, functions: &[&str]| goroutine(id, SECOND, &[functions, &[ROOT][..]].concat());
+        const SEND: &[&str] = &["runtime.gopark", "runtime.chansend", "main.submit"];
+        let at_mutex = || Goroutine { lock: 9, ..handler(7, LOCK) };
+        let has_it = || Goroutine { refers: vec![9], ..handler(8, SLEEP) };
+        let asked = |standing| {
+            stands(&model(standing), 20, Some(SECOND - SECOND / 20), (SECOND, 3 * SECOND))
+        };
+        assert_eq!(asked(vec![at_mutex(), has_it()]), Some(Stands::ForMutex(9)));
+        assert_eq!(asked(vec![at_mutex(), has_it(), handler(10, SEND)]), None);
+        assert_eq!(asked(vec![at_mutex(), has_it(), handler(10, SLEEP)]), None, "its own sleep");
+        let background = goroutine(11, SECOND, &[SEND, &["main.main"][..]].concat());
+        assert_eq!(asked(vec![at_mutex(), has_it(), background]), Some(Stands::ForMutex(9)));
+        let at_another = || Goroutine { lock: 17, ..handler(12, LOCK) };
+        assert_eq!(asked(vec![at_mutex(), at_another()]), None, "either may have been asked");
+        let has_the_first = Goroutine { refers: vec![9], ..at_another() };
+        assert_eq!(asked(vec![at_mutex(), has_the_first]), Some(Stands::ForMutex(17)));
+        let deep = [SEND, &["main.deep"; GOROUTINE_FRAMES_MAX][SEND.len()..]].concat();
+        let unknown = goroutine(10, SECOND, &deep);
+        assert_eq!(asked(vec![at_mutex(), has_it(), unknown]), None, "who began it is not known");
+    }
+
+    #[test]
+    fn who_has_gone_on_to_another_mutex_waits_for_that_alone() {
+        let model = model(Vec::new());
+        let (before, now) = (waits(SECOND, 9), waits(2 * SECOND, 17));
+        let lock = |near: &[&Goroutine]| awaited_lock(&model, 20, near, (SECOND, 3 * SECOND));
+        assert_eq!(lock(&[&before, &now]), Some(17));
+        let other = Goroutine { id: 8, ..waits(SECOND, 9) };
+        assert_eq!(lock(&[&other, &now]), None, "either may have been asked");
+    }
+
+    #[test]
+    fn what_goroutines_do_is_said_in_groups() {
+        const SEND: &[&str] = &["runtime.gopark", "runtime.chansend", "main.submit"];
+        const OPENER: &[&str] = &["runtime.selectgo", "database/sql.(*DB).connectionOpener"];
+        let all = vec![
+            goroutine(1, SECOND, OPENER),
+            goroutine(2, SECOND, SLEEP),
+            goroutine(3, SECOND, SEND),
+            goroutine(4, SECOND, SEND),
+            goroutine(5, SECOND, ACCEPT),
+        ];
+        assert_eq!(
+            summary(&model(all), 20, (SECOND, 4 * SECOND)).as_deref(),
+            Some(
+                "2 goroutines wait for room in a channel in main.submit(), 1 sleeps in main.(*Shop).Order(), \
+                 1 waits in select in database/sql.(*DB).connectionOpener()"
+            )
+        );
+        let group = |function, asleep| Group {
+            function,
+            count: 1,
+            is_part: false,
+            does: "waits for a channel",
+            asleep,
+            served_ns: 2 * SECOND,
+        };
+        let (handler, other) = (group("main.submit", false), group("main.other", false));
+        let sleeper = group("main.worker", true);
+        assert_eq!(only_group(&[handler, sleeper], 2 * SECOND), Some(&handler));
+        assert_eq!(only_group(&[handler, sleeper], 3 * SECOND), None, "it stood before");
+        assert_eq!(only_group(&[handler, other], 2 * SECOND), None, "either may be it");
+        assert_eq!(only_group(&[sleeper], 2 * SECOND), None);
+        let opener = group("database/sql.(*DB).connectionOpener", false);
+        assert_eq!(only_group(&[opener], 2 * SECOND), None);
+        let of_main = Group { served_ns: 0, ..handler };
+        assert_eq!(only_group(&[of_main], 0), None);
+        // The first reading of a crowded host comes late: one reading says nothing of how long.
+        let late = model(vec![goroutine(3, SECOND, SEND)]);
+        assert_eq!(summary(&late, 20, (0, SECOND + SECOND / 10)), None);
+        assert!(summary(&late, 20, (0, SECOND + SECOND * 3 / 5)).is_some());
+        assert_eq!(summary(&model(Vec::new()), 20, (0, 4 * SECOND)), None);
+    }
+
+    #[test]
+    fn who_serves_a_question_was_begun_for_it() {
+        let served = |id, absent_ns, root: &str| {
+            let functions = ["runtime.chansend", "main.submit", root, "runtime.goexit"];
+            served_ns(&Goroutine { absent_ns, ..goroutine(id, SECOND, &functions) })
+        };
+        assert_eq!(served(7, SECOND / 2, "main.handle"), SECOND);
+        assert_eq!(served(7, 0, "main.handle"), 0, "it may be any worker");
+        assert_eq!(served(7, 0, "net/http.(*conn).serve"), SECOND);
+        assert_eq!(served(7, SECOND / 2, "runtime.main"), 0);
+        assert_eq!(served(MAIN, SECOND / 2, "main.handle"), 0);
+    }
+
+    #[test]
+    fn of_many_that_queue_only_some_are_reported() {
+        const QUEUE: &[&str] = &["runtime.gopark", "sync.runtime_SemacquireMutex", "main.add"];
+        let said = |count, read: u64| {
+            let queued = (0..count).map(|id| goroutine(id + 10, SECOND, QUEUE));
+            let standing = queued.chain([goroutine(8, SECOND, SLEEP)]).collect();
+            let all = Goroutines { pid: 20, count: 2000, read, standing, ..Goroutines::default() };
+            let fact = |at| Fact { at_ns: at * SECOND, body: Body::Goroutines(all.clone()) };
+            summary(&Model::new(vec![fact(1), fact(2)]), 20, (SECOND, 2 * SECOND)).expect("it is")
+        };
+        assert!(said(19, 2000).starts_with("19 goroutines wait for a mutex"), "{}", said(19, 2000));
+        let full = said(20, 2000);
+        assert!(
+            full.starts_with("at least 20 goroutines") && full.contains(", 1 sleeps"),
+            "{full}"
+        );
+        let part = said(3, 1000);
+        assert!(part.starts_with("at least 3") && part.contains(", at least 1 sleeps"), "{part}");
     }
 
     #[test]

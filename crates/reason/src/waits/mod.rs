@@ -96,6 +96,8 @@ pub enum WaitClass {
     Vfork,
     /// A file system served by a process.
     FuseDaemon,
+    /// A program's leave to open, read or execute a file (fanotify).
+    FileLeave,
     /// Time to pass.
     Timer,
     /// Asleep before it tries again to get a lock, or to make a file that is there.
@@ -170,6 +172,7 @@ impl WaitClass {
             Child => "child",
             Vfork => "vfork",
             FuseDaemon => "FUSE daemon",
+            FileLeave => "leave for a file",
             Timer => "timer",
             PolledLock => "polled lock",
             RefusedLimit => "limit",
@@ -282,6 +285,7 @@ impl WaitClass {
                 | SocketConnect
                 | Dns
                 | FuseDaemon
+                | FileLeave
         )
     }
 
@@ -301,6 +305,7 @@ impl WaitClass {
                 | FutexLock
                 | KernelLock
                 | FuseDaemon
+                | FileLeave
                 | PipeWrite
                 | TtyWrite
                 | SocketWrite

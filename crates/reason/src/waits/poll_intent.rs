@@ -29,6 +29,8 @@ pub struct Accepted {
     ports: HashSet<(u32, u16)>,
     /// Unix sockets that carry their listener's name.
     named: HashSet<u64>,
+    /// Sockets that take datagrams of whomever, by network namespace and port: the process and the inode.
+    datagram_ports: HashMap<(u32, u16), HashSet<(u32, u64)>>,
     /// Sockets of TCP that were seen to be connected.
     made: HashSet<u64>,
     /// Sockets and pipes of which one process alone has both ends.
@@ -107,6 +109,13 @@ impl Accepted {
                 ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
                     accepted.ports.insert((socket.netns, socket.local.port()));
                 }
+                ObjectRef::Inet(socket)
+                    if socket.protocol == "udp" && socket.remote.port() == 0 =>
+                {
+                    let at = (socket.netns, socket.local.port());
+                    let its = (endpoint.process.pid, socket.ino);
+                    accepted.datagram_ports.entry(at).or_default().insert(its);
+                }
                 object @ ObjectRef::Inet(_) => accepted.see(object),
                 ObjectRef::Unix { ino, path: Some(_), .. } => {
                     accepted.named.insert(*ino);
@@ -147,14 +156,14 @@ impl Accepted {
         place.polled.len() == 1 || !place.polled.iter().all(is_own_pipe)
     }
 
-    /// What a wait in poll, select or epoll is for, if it is not for work.
-    pub fn class(&self, place: &Place) -> Option<WaitClass> {
+    /// What a wait of a process in poll, select or epoll is for, if it is not for work.
+    pub fn class(&self, pid: u32, place: &Place) -> Option<WaitClass> {
         if !place.is_for_several() {
             return None;
         }
         let room = place.polled_for_room;
         match place.object.as_ref()? {
-            ObjectRef::Inet(socket) => self.inet(socket, room),
+            ObjectRef::Inet(socket) => self.inet(pid, socket, room),
             ObjectRef::Unix { ino, .. } if self.named.contains(ino) => None,
             ObjectRef::Unix { .. } => {
                 Some(if room { WaitClass::UnixWrite } else { WaitClass::UnixRead })
@@ -166,7 +175,7 @@ impl Accepted {
         }
     }
 
-    fn inet(&self, socket: &InetRef, room: bool) -> Option<WaitClass> {
+    fn inet(&self, pid: u32, socket: &InetRef, room: bool) -> Option<WaitClass> {
         // What is closed and was never seen to be connected has come to nothing just now.
         let came_to_nothing =
             || room && socket.state == TCP_CLOSE && !self.made.contains(&socket.ino);
@@ -175,18 +184,28 @@ impl Accepted {
         }
         let connected = socket.remote.port() != 0;
         let is_accepted = self.ports.contains(&(socket.netns, socket.local.port()));
-        if !connected || is_accepted || is_asked_by_datagram(socket) {
+        let has_port = || self.has_another_at_its_port(pid, socket);
+        if !connected || is_accepted || is_asked_by_datagram(socket, has_port) {
             return None;
         }
         Some(if room { WaitClass::SocketWrite } else { WaitClass::SocketRead })
     }
+
+    /// Whether a second socket of the same process takes datagrams at the port of one. A client's own has the port as well while it is connected
+    /// to nobody, and another process may have the port at another address.
+    fn has_another_at_its_port(&self, pid: u32, socket: &InetRef) -> bool {
+        let at_port = self.datagram_ports.get(&(socket.netns, socket.local.port()));
+        at_port.is_some_and(|all| all.iter().any(|(of, ino)| *of == pid && *ino != socket.ino))
+    }
 }
 
 /// Whether it is the end of a connected pair of UDP that is asked: it has a port of its own choice, and the other was given one, or they are
-/// equals (a tunnel's two ends). Nobody listens by UDP, and no clock says who spoke last.
-pub fn is_asked_by_datagram(socket: &InetRef) -> bool {
+/// equals (a tunnel's two ends). Nobody listens by UDP, and no clock says who spoke last. Where ports are given from lower ones on, who has another
+/// socket at its port that takes datagrams of whomever (`takes_all`) is asked: a server that connects one to each client.
+pub fn is_asked_by_datagram(socket: &InetRef, takes_all: impl FnOnce() -> bool) -> bool {
     let (own, far) = (socket.local.port(), socket.remote.port());
-    socket.protocol == "udp" && own < GIVEN_PORTS && (far >= GIVEN_PORTS || far == own)
+    let is_chosen = own < GIVEN_PORTS && (far >= GIVEN_PORTS || far == own);
+    socket.protocol == "udp" && (is_chosen || takes_all())
 }
 
 #[cfg(test)]
@@ -227,29 +246,32 @@ mod tests {
     fn who_made_the_connection_waits_for_an_answer_and_who_accepted_it_for_work() {
         let accepted = Accepted::of(&[open(socket("0.0.0.0:80", "0.0.0.0:0", TCP_LISTEN))]);
         let client = polled(socket("10.0.0.1:41000", "10.0.0.2:80", 1), false);
-        assert_eq!(accepted.class(&client), Some(WaitClass::SocketRead));
+        assert_eq!(accepted.class(10, &client), Some(WaitClass::SocketRead));
         let server = polled(socket("10.0.0.2:80", "10.0.0.1:41000", 1), false);
-        assert_eq!(accepted.class(&server), None);
+        assert_eq!(accepted.class(10, &server), None);
     }
 
     #[test]
     fn a_connection_that_is_being_made_and_one_without_room_are_distinguished() {
         let accepted = Accepted::default();
         let at = |state| polled(socket("10.0.0.1:41000", "10.0.0.2:80", state), true);
-        assert_eq!(accepted.class(&at(crate::facts::TCP_SYN_SENT)), Some(WaitClass::SocketConnect));
-        assert_eq!(accepted.class(&at(1)), Some(WaitClass::SocketWrite));
-        assert_eq!(accepted.class(&at(TCP_CLOSE)), Some(WaitClass::SocketConnect), "refused");
+        assert_eq!(
+            accepted.class(10, &at(crate::facts::TCP_SYN_SENT)),
+            Some(WaitClass::SocketConnect)
+        );
+        assert_eq!(accepted.class(10, &at(1)), Some(WaitClass::SocketWrite));
+        assert_eq!(accepted.class(10, &at(TCP_CLOSE)), Some(WaitClass::SocketConnect), "refused");
         let mut reset = Accepted::default();
         reset.see(&socket("10.0.0.1:41000", "10.0.0.2:80", 1));
-        assert_eq!(reset.class(&at(TCP_CLOSE)), Some(WaitClass::SocketWrite), "it was full");
+        assert_eq!(reset.class(10, &at(TCP_CLOSE)), Some(WaitClass::SocketWrite), "it was full");
     }
 
     #[test]
     fn a_unix_socket_with_a_name_was_accepted() {
         let unix = |ino, path| ObjectRef::Unix { ino, peer_ino: 9, path };
         let accepted = Accepted::of(&[open(unix(5, Some("/run/db".into())))]);
-        assert_eq!(accepted.class(&polled(unix(5, None), false)), None);
-        assert_eq!(accepted.class(&polled(unix(6, None), false)), Some(WaitClass::UnixRead));
+        assert_eq!(accepted.class(10, &polled(unix(5, None), false)), None);
+        assert_eq!(accepted.class(10, &polled(unix(6, None), false)), Some(WaitClass::UnixRead));
     }
 
     #[test]
@@ -283,9 +305,9 @@ mod tests {
     #[test]
     fn a_read_is_not_polled() {
         let mut place = polled(ObjectRef::Pipe { ino: 1 }, false);
-        assert_eq!(Accepted::default().class(&place), Some(WaitClass::PipeRead));
+        assert_eq!(Accepted::default().class(10, &place), Some(WaitClass::PipeRead));
         place.syscall = "read".into();
-        assert_eq!(Accepted::default().class(&place), None);
+        assert_eq!(Accepted::default().class(10, &place), None);
     }
 
     #[test]
@@ -326,11 +348,30 @@ mod tests {
             let ObjectRef::Inet(inner) = socket(local, remote, 1) else { return None };
             let object = ObjectRef::Inet(InetRef { protocol: "udp".into(), ..inner });
             let place = Place { syscall: "poll".into(), object: Some(object), ..Place::default() };
-            Accepted::default().class(&place)
+            Accepted::default().class(10, &place)
         };
         assert_eq!(class("10.0.0.1:7777", "10.0.0.2:50000"), None, "a server's end");
         assert_eq!(class("10.0.0.1:1194", "10.0.0.2:1194"), None, "a tunnel's");
         assert_eq!(class("10.0.0.1:50000", "10.0.0.2:7777"), Some(WaitClass::SocketRead));
         assert_eq!(class("10.0.0.1:5000", "10.0.0.2:53"), Some(WaitClass::SocketRead));
+    }
+
+    #[test]
+    fn a_server_that_connects_a_socket_to_each_client_is_asked_by_whatever_port() {
+        let udp = |local: &str, remote: &str| match socket(local, remote, 7) {
+            ObjectRef::Inet(inner) => ObjectRef::Inet(InetRef { protocol: "udp".into(), ..inner }),
+            other => other,
+        };
+        let class = |pid: u32, ino: u64, local: &str| {
+            let ObjectRef::Inet(all) = udp(local, "0.0.0.0:0") else { return None };
+            let process = ThreadRef { pid, tid: pid, ..ThreadRef::default() };
+            let known = Endpoint { process, ..open(ObjectRef::Inet(InetRef { ino, ..all })) };
+            let place = polled(udp("10.0.0.1:7001", "10.0.0.2:2001"), false);
+            Accepted::of(&[known]).class(10, &place)
+        };
+        assert_eq!(class(10, 8, "0.0.0.0:7001"), None);
+        assert_eq!(class(10, 8, "0.0.0.0:7002"), Some(WaitClass::SocketRead));
+        assert_eq!(class(10, 7, "0.0.0.0:7001"), Some(WaitClass::SocketRead), "itself, earlier");
+        assert_eq!(class(11, 8, "0.0.0.0:7001"), Some(WaitClass::SocketRead), "another process");
     }
 }

@@ -54,7 +54,7 @@ pub fn full<'m>(model: &'m Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<FullPoo
 }
 
 /// A thread's name without its number in the pool.
-fn stem(comm: &str) -> &str {
+pub fn stem(comm: &str) -> &str {
     comm.trim_end_matches(|it: char| it.is_ascii_digit())
 }
 

@@ -3,11 +3,10 @@
 //! A lock that is only tried, a file that must not be there yet, a process or a connection that is refused: the kernel makes
 //! nobody wait, so the program does it by sleeping. Such a sleep is a wait for what was refused if the same was refused
 //! before and after it, and most of the time between the two was slept. The last one counts if it follows its refusal at
-//! once: after it comes the call that went well, which no fact tells.
+//! once: after it comes the call that went well, which no fact says.
 //!
 //! A shell polls by its children: one is refused and ends badly, the next one sleeps. So what counts is whose refusals they
-//! are: of the process itself, or of processes that it, or theirs, began. A child that was refused and ended well did not
-//! need what it asked for (`mkdir -p`).
+//! are: of the process itself, or of processes that it, or theirs, began (asked.rs).
 //!
 //! A right that is refused is often one that nobody needs: monitors look into what they may not, and programs for files that
 //! they can do without. So it counts only if next to nothing lies between the refusal, the sleep and the next try; of a program
@@ -25,7 +24,7 @@
 use crate::facts::*;
 use crate::model::Model;
 use crate::model::object::{CgroupKey, Object};
-use crate::waits::asked::Asked;
+use crate::waits::asked::{Asked, Askers, RIGHT_WORK_NS};
 use crate::waits::families::Families;
 use crate::waits::span::WaitSpan;
 use crate::waits::{WaitClass, failing, turned_away};
@@ -45,8 +44,6 @@ const TICK_NS: Ns = 10_000_000;
 const SKEW_NS: Ns = 100_000;
 /// Once refused may be by chance.
 const REFUSALS_MIN: usize = 2;
-/// Between tries for a right there is no more than this but sleep, and as little before a program ends that was refused it.
-const RIGHT_WORK_NS: Ns = 20_000_000;
 /// Whoever is refused more rights than this looks around.
 const RIGHTS_MAX: usize = 3;
 
@@ -54,6 +51,7 @@ const EPERM: i32 = 1;
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
@@ -63,8 +61,11 @@ const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETUNREACH: i32 = 101;
+const ECONNRESET: i32 = 104;
+const ENOTCONN: i32 = 107;
 const ECONNREFUSED: i32 = 111;
 const EHOSTUNREACH: i32 = 113;
+const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
 /// Whoever has one of them is not held by RLIMIT_NPROC: CAP_SYS_ADMIN, CAP_SYS_RESOURCE (kernel/fork.c).
@@ -73,8 +74,10 @@ const ABOVE_PROCESS_LIMIT: u64 = 1 << 21 | 1 << 24;
 /// What a call was refused, if that is something that one may wait for.
 pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
     let path = || denied.path.as_deref().map(|path| Object::Path(path.into()));
+    let ender = || denied.ended_by_peer().map(|of| Object::Address(of.remote));
     Some(match (denied.errno, denied.syscall.as_str()) {
-        (0, _) => (WaitClass::ProcessEnd, Object::Process(process(model, denied)?)),
+        (0, "kill") => (WaitClass::ProcessEnd, Object::Process(process(model, denied)?)),
+        (0 | ECONNRESET, _) => (WaitClass::RefusedConnection, ender()?),
         (EAGAIN | EACCES, "fcntl" | "flock") => {
             (WaitClass::PolledLock, Object::from(denied.object.as_ref()?))
         }
@@ -101,15 +104,14 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         _ if denied.is_sent() && model.unrouted(denied).is_some() => {
             return no_route(model, denied);
         }
-        (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
+        (EPERM | EACCES | EBUSY | EROFS | ENOTCONN | ESTALE, call) => {
+            (WaitClass::RefusedRight, of_right(denied, call))
+        }
         (EFBIG, call) => match denied.limit.is_some_and(|it| it.limit != u64::MAX) {
             true => (WaitClass::RefusedRight, Object::Limit("RLIMIT_FSIZE")),
             false => (WaitClass::RefusedRight, of_right(denied, call)),
         },
-        (ENOSPC | EDQUOT, _) => match denied.object.as_ref()? {
-            ObjectRef::File(file) => (WaitClass::RefusedLimit, Object::FileSystem(Some(file.dev))),
-            _ => return None,
-        },
+        (ENOSPC | EDQUOT, _) => (WaitClass::RefusedLimit, room(denied)?),
         (ECONNREFUSED, _) => match denied.address {
             Some(address) if address.is_ipv4() => {
                 (WaitClass::RefusedConnection, Object::Address(address))
@@ -130,7 +132,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
 /// Whoever sorts the addresses of a name tries each, IPv6 first, and takes another.
 fn no_route(model: &Model, denied: &Denied) -> Option<(WaitClass, Object)> {
     let address = denied.address.filter(|address| address.is_ipv4())?;
-    let has_another = has_connection(model, denied.thread.pid);
+    let has_another = model.held.has_connection(denied.thread.pid);
     (!has_another).then_some((WaitClass::NoRoute, Object::Address(address)))
 }
 
@@ -149,13 +151,6 @@ fn process(model: &Model, denied: &Denied) -> Option<u32> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// Whether a process has a connection to anybody.
-fn has_connection(model: &Model, pid: u32) -> bool {
-    let own = model.held.endpoints.iter().filter(|end| end.process.pid == pid);
-    own.into_iter()
-        .any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.remote.port() != 0))
-}
-
 /// What there is no right to: a path, an address, an open file, or the call itself.
 fn of_right(denied: &Denied, call: &str) -> Object {
     match (&denied.path, denied.address, &denied.object) {
@@ -164,6 +159,22 @@ fn of_right(denied: &Denied, call: &str) -> Object {
         (.., Some(object)) => Object::from(object),
         _ => Object::SystemCall(call.into()),
     }
+}
+
+/// Where there is no room: the file system, or of a name the folder for it.
+fn room(denied: &Denied) -> Option<Object> {
+    match &denied.object {
+        Some(ObjectRef::File(file)) => Some(Object::FileSystem(Some(file.dev))),
+        Some(_) => None,
+        None => denied.folder().filter(has_room).map(|folder| Object::Path(folder.into())),
+    }
+}
+
+/// What is made there takes room on a file system: of a terminal (/dev/ptmx) and of a control group it is their number that has a limit.
+fn has_room(folder: &&str) -> bool {
+    let is_below =
+        |top: &str| folder.strip_prefix(top).is_some_and(|it| it.is_empty() || it.starts_with('/'));
+    is_below("/dev/shm") || !["/dev", "/sys", "/proc"].into_iter().any(is_below)
 }
 
 /// The limit on processes that was met: a group's where the kernel's count says so.
@@ -290,12 +301,10 @@ struct Series {
 
 /// The refused calls.
 fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
+    let askers = Askers::of(model, families);
     let asked = |(at_ns, denied): &(Ns, Denied)| {
         let what = refused(model, denied)?;
-        let mut line = asks_for(families, *at_ns, denied);
-        if what.0 == WaitClass::RefusedRight {
-            for_a_right(families, *at_ns, denied, &mut line);
-        }
+        let line = askers.line(*at_ns, denied, what.0 == WaitClass::RefusedRight);
         let (tid, pid) = (denied.thread.tid, denied.thread.pid);
         Some(Asked { at_ns: *at_ns, tid, pid, what, line, one_is_enough: is_enough(denied) })
     };
@@ -356,36 +365,6 @@ fn series(asked: Vec<Asked>) -> HashMap<u32, Vec<Series>> {
         one.sleeps.resize_with(one.refusals.len(), Vec::new);
     }
     all
-}
-
-/// Who may have asked: the process that was refused, and if it has not ended well, those above it.
-fn asks_for(families: &Families, at_ns: Ns, denied: &Denied) -> Vec<u32> {
-    let pid = denied.thread.pid;
-    let mut line = families.line(pid);
-    if line.len() == 1 && denied.parent_pid > 1 && denied.parent_pid != families.own_pid {
-        line.extend(families.line(denied.parent_pid));
-    }
-    let makes_folder =
-        denied.errno == EEXIST && matches!(denied.syscall.as_str(), "mkdir" | "mkdirat");
-    let code = families.code(pid, at_ns).filter(|_| denied.errno != 0);
-    match (code, makes_folder) {
-        (Some(0), false) => line.truncate(1),
-        (Some(0) | None, true) => line.clear(),
-        (Some(_), true) => {
-            line.remove(0);
-        }
-        _ => {}
-    }
-    line
-}
-
-/// Of a program that was begun for it the right counts if that is what it ended for; else it is the process's own wish.
-fn for_a_right(families: &Families, at_ns: Ns, denied: &Denied, line: &mut Vec<u32>) {
-    let pid = denied.thread.pid;
-    match families.code(pid, at_ns) {
-        Some(code) if code != 0 && families.ends_within(pid, at_ns, RIGHT_WORK_NS) => {}
-        _ => line.truncate(1),
-    }
 }
 
 fn is_enough(denied: &Denied) -> bool {
@@ -532,6 +511,19 @@ mod tests {
         let met = |syscall| refused(&Model::new(host()), &denied(syscall)).map(|it| it.1);
         assert_eq!(met("inotify_init1"), Some(Object::Limit("fs.inotify.max_user_instances")));
         assert_eq!(met("openat"), Some(Object::Limit("RLIMIT_NOFILE")));
+    }
+
+    #[test]
+    fn what_is_made_among_devices_takes_no_room() {
+        let made = |path: &str| {
+            let path = Some(path.to_string());
+            let denied = Denied { errno: ENOSPC, path, ..refusal(10, "job", "openat") };
+            refused(&Model::new(host()), &denied).map(|it| it.1)
+        };
+        assert_eq!(made("/srv/a"), Some(Object::Path("/srv".into())));
+        assert_eq!(made("/dev/shm/a"), Some(Object::Path("/dev/shm".into())));
+        assert_eq!(made("/devel/a"), Some(Object::Path("/devel".into())));
+        assert_eq!((made("/dev/ptmx"), made("/sys/fs/cgroup/a")), (None, None));
     }
 
     #[test]

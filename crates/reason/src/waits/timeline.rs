@@ -131,10 +131,11 @@ impl Timelines {
             lines.entry(who).or_default().ran.push(stretch);
         }
         ended::reclassify(model, lines.values_mut().flat_map(|line| &mut line.waits));
+        let resting = futex_value::resting(model, lines.values().flat_map(|line| &line.waits));
         let mut words: Vec<&mut WaitSpan> = (lines.values_mut().flat_map(|line| &mut line.waits))
             .filter(|wait| matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait))
             .collect();
-        futex_value::reclassify(model, &mut words);
+        futex_value::reclassify(model, &mut words, &resting);
         let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
@@ -341,7 +342,7 @@ fn name(model: &Model, context: &Context, span: &mut WaitSpan) {
             span.class = WaitClass::Idle;
         }
     } else if span.class == WaitClass::Idle
-        && let Some(class) = context.accepted.class(&span.place)
+        && let Some(class) = context.accepted.class(span.thread.pid, &span.place)
     {
         span.class = class;
     }
@@ -365,10 +366,12 @@ fn learn(model: &Model, context: &Context, known: &mut WaitSpan, seen: Place) {
     if known.place.lock.is_none() {
         known.place.lock = seen.lock;
     }
+    // A loop that polls a pipe of its own is known by what else it polls.
+    let is_polled = known.standing && known.place.polled.is_empty() && !seen.polled.is_empty();
     if known.place.polled.is_empty() {
         known.place.polled = seen.polled;
     }
-    if is_new || is_stopped {
+    if is_new || is_stopped || is_polled {
         known.class = classify(&known.place, model.stacks.kernel(known.place.stack), known.kernel);
         name(model, context, known);
     }

@@ -90,7 +90,9 @@ pub fn function(frames: &[UserFrame]) -> Option<&str> {
 pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
     let is_plumbing = |frame: &&UserFrame| {
         if is_script(frame) {
-            return is_own_library(frame);
+            // The queue of a library of its own.
+            let is_method = frame.function.contains('.');
+            return is_own_library(frame) || is_method && programs::is_known(frame);
         }
         frame.function.is_empty() || programs::is_library(frame) || programs::is_known(frame)
     };
@@ -110,6 +112,15 @@ pub fn lock_kind_of(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> Opti
         return by_server;
     }
     kind(&model.user_stack(thread, from, to)?.frames)
+}
+
+/// Whether a thread waited within a time for a lock that its language's own library took for it, as far as its stack tells: a queue's, or that of
+/// a pool's worker without a task.
+pub fn is_of_own_library(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> bool {
+    let stack = model.user_stack(thread, from, to);
+    stack.is_some_and(|stack| {
+        kind(&stack.frames) == Some(LockKind::ProgramLock) && !is_held_up(&stack.frames, false)
+    })
 }
 
 /// Whether a thread of a Java program was parked within a time, and not for want of work.
@@ -483,5 +494,20 @@ mod tests {
         };
         assert_eq!(function(1).as_deref(), Some("Shop.order"));
         assert_eq!(function(2), None, "it waited for another one meanwhile");
+    }
+
+    #[test]
+    fn a_worker_without_a_task_waits_for_a_lock_of_its_library() {
+        let of_library = |rest: &str| {
+            let lock = "sem_wait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < ";
+            let thread = ThreadRef { tid: 7, pid: 5, ..ThreadRef::default() };
+            let frames = frames(&format!("{lock}{rest}"));
+            let stack = UserStack { thread: thread.clone(), frames, ..UserStack::default() };
+            let model = Model::new(vec![Fact { at_ns: 9, body: Body::UserStack(stack) }]);
+            is_of_own_library(&model, &thread, 1, 9)
+        };
+        let queue = "@_queue.cpython-311-x86_64-linux-gnu.so < @python3.11 < ";
+        assert!(of_library(&format!("{queue}_worker @python3/thread.py")));
+        assert!(!of_library("Cart.add @shop.py < <module> @shop.py"));
     }
 }

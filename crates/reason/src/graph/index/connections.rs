@@ -7,7 +7,7 @@ use super::waits::process_of;
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
-use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN, is_asked_by_datagram};
+use crate::waits::poll_intent::{TCP_LISTEN, is_asked_by_datagram};
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -304,7 +304,14 @@ impl<'a> Connections<'a> {
     /// Whether a connection was made to a listener here, and this is the listener's end of it.
     pub fn is_accepted(&self, socket: &InetRef) -> bool {
         let socket = self.model.called.connected(socket);
-        if is_asked_by_datagram(socket) {
+        let takes_all = || {
+            let mut there = self.datagram_servers.get(&socket.local.port()).into_iter().flatten();
+            let has_it = |pid| self.endpoints_on(socket.ino).iter().any(|it| it.process.pid == pid);
+            there.any(|(own, of)| {
+                own.netns == socket.netns && own.ino != socket.ino && has_it(of.pid)
+            })
+        };
+        if is_asked_by_datagram(socket, takes_all) {
             return true;
         }
         let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
@@ -326,9 +333,6 @@ impl<'a> Connections<'a> {
         server: SocketAddr,
         wait: &WaitSpan,
     ) -> Option<ThreadRef> {
-        if server.port() != DNS_PORT {
-            return None;
-        }
         let translations = &self.model.called.translations;
         let asked_by = match &wait.place.object {
             Some(ObjectRef::Inet(socket)) if socket.remote == server => Some(socket),

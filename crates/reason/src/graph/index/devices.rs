@@ -1,8 +1,8 @@
-//! Who serves a device file: file systems of FUSE, and terminals from their other side.
+//! Who serves a file: file systems of FUSE, terminals from their other side, and who is asked before files are opened (fanotify).
 //!
 //! Must not: choose between candidates.
 
-use crate::facts::{DeviceNumber, Endpoint, ObjectRef};
+use crate::facts::{DeviceNumber, Endpoint, FANOTIFY, ObjectRef};
 use crate::model::Model;
 use crate::model::terminal::Terminal;
 use std::collections::HashMap;
@@ -12,12 +12,14 @@ pub struct Devices<'a> {
     fuse: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     /// By the number of the pair.
     terminals: HashMap<&'a str, Vec<&'a Endpoint>>,
+    asked_for_files: Vec<&'a Endpoint>,
 }
 
 impl<'a> Devices<'a> {
     /// Indexes a model.
     pub(super) fn new(model: &'a Model) -> Self {
-        let mut devices = Self { fuse: HashMap::new(), terminals: HashMap::new() };
+        let mut devices =
+            Self { fuse: HashMap::new(), terminals: HashMap::new(), asked_for_files: Vec::new() };
         for endpoint in &model.held.endpoints {
             match &endpoint.object {
                 ObjectRef::FuseServer { dev } => {
@@ -27,6 +29,9 @@ impl<'a> Devices<'a> {
                     if let Terminal::Shown(index) = Terminal::of(name) {
                         devices.terminals.entry(index).or_default().push(endpoint);
                     }
+                }
+                ObjectRef::Other { what, .. } if what == FANOTIFY => {
+                    devices.asked_for_files.push(endpoint);
                 }
                 _ => {}
             }
@@ -46,6 +51,11 @@ impl<'a> Devices<'a> {
             (Some(only), None) => only,
             _ => &[],
         }
+    }
+
+    /// Who is asked before files are opened, read or executed.
+    pub(in crate::graph) fn asked_for_files(&self) -> &[&'a Endpoint] {
+        &self.asked_for_files
     }
 
     /// Who is at the other side of a terminal; nobody knows of one that was not seen.

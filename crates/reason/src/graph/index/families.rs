@@ -10,11 +10,24 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Ancestors that are gone through at most: no tree of processes is so deep that somebody waits along it.
 const GENERATIONS: usize = 16;
+/// The process that orphans belong to.
+const INIT: u32 = 1;
+
+/// When a child was there, as far as its begin and its end were seen.
+struct Life<'a> {
+    child: &'a ThreadRef,
+    since_ns: Ns,
+    until_ns: Ns,
+    /// When the last ended of it and of those that came before it.
+    latest_ns: Ns,
+}
 
 /// Processes and threads by who began them.
 pub struct Families<'a> {
     model: &'a Model,
     children: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// The same by their begin.
+    lives: HashMap<u32, Vec<Life<'a>>>,
     /// Of each process, who began it; several if its parent has ended meanwhile, or its number was given twice.
     parents: HashMap<u32, BTreeSet<u32>>,
     /// Of each process, by thread id.
@@ -37,6 +50,7 @@ impl<'a> Families<'a> {
         let mut families = Self {
             model,
             children: HashMap::new(),
+            lives: HashMap::new(),
             parents: HashMap::new(),
             threads: HashMap::new(),
             begun_by: HashMap::new(),
@@ -55,6 +69,8 @@ impl<'a> Families<'a> {
         }
         families.add_children();
         families.add_lives(timelines);
+        families.lives =
+            families.children.iter().map(|(pid, all)| (*pid, families.lives_of(all))).collect();
         families
     }
 
@@ -101,9 +117,34 @@ impl<'a> Families<'a> {
         }
     }
 
+    /// When each of some children was there, by begin.
+    fn lives_of(&self, children: &[&'a ThreadRef]) -> Vec<Life<'a>> {
+        let life = |child: &'a ThreadRef| {
+            let (since_ns, until_ns) = self.there(child, (0, Ns::MAX));
+            Life { child, since_ns, until_ns, latest_ns: until_ns }
+        };
+        let mut lives: Vec<Life<'a>> = children.iter().copied().map(life).collect();
+        lives.sort_by_key(|life| life.since_ns);
+        let mut latest_ns = 0;
+        for life in &mut lives {
+            latest_ns = latest_ns.max(life.until_ns);
+            life.latest_ns = latest_ns;
+        }
+        lives
+    }
+
     /// Who began a process. Of several the greatest number: an orphan belongs to the first process of its namespace.
     pub fn parent_of(&self, pid: u32) -> Option<u32> {
         self.parents.get(&pid)?.last().copied()
+    }
+
+    /// Whether who began a process has ended: it belongs to the first process of its namespace.
+    pub(in crate::graph) fn has_lost_its_parent(&self, pid: u32) -> bool {
+        let threads = &self.model.threads;
+        let is_gone = |parent: &u32| {
+            *parent == INIT || self.gone.contains(&threads.key(&threads.thread_ref(*parent)))
+        };
+        self.parents.get(&pid).is_some_and(|all| all.iter().any(is_gone))
     }
 
     /// Every known thread of some processes, by thread id.
@@ -177,12 +218,20 @@ impl<'a> Families<'a> {
         children
     }
 
-    /// The one child that a process had for most of an interval.
+    /// The one child that a process had for most of an interval. It was there in the middle: of thousands that came one after another
+    /// few are looked at.
     pub(in crate::graph) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
-        match &self.children_within(pid, from, to)[..] {
-            [only] => Some(only.clone()),
-            _ => None,
-        }
+        let all = self.lives.get(&pid).map_or(&[][..], Vec::as_slice);
+        let length_ns = to.saturating_sub(from);
+        let middle_ns = from + length_ns / 2;
+        let begun = &all[..all.partition_point(|life| life.since_ns <= middle_ns)];
+        let may_live = begun.iter().rev().take_while(|life| life.latest_ns >= middle_ns);
+        let mut lived = may_live.filter(|life| {
+            let (since_ns, until_ns) = (life.since_ns.max(from), life.until_ns.min(to));
+            until_ns.saturating_sub(since_ns) * 2 >= length_ns
+        });
+        let only = lived.next()?;
+        lived.next().is_none().then(|| self.model.threads.present(only.child))
     }
 
     /// One process, or one that the other began, or two of one program that a third one began: they work for each other.

@@ -1,13 +1,14 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
 //! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
-//! who serves a device (devices.rs), questions to name servers (questions.rs), whose waits a process ended (woken.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
+//! who serves a device (devices.rs), questions to name servers (questions.rs), who does tasks of pools (tasks.rs), whose waits a process ended (woken.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
 pub mod connections;
 pub mod devices;
 pub mod families;
 pub mod questions;
+pub mod tasks;
 pub mod waits;
 pub mod woken;
 
@@ -15,11 +16,14 @@ use super::debts::Debts;
 use super::under_way::UnderWay;
 use crate::facts::{InetRef, Ns, ThreadRef};
 use crate::model::Model;
-use crate::waits::timeline::Timelines;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Timelines, WaitSpan};
 use connections::Connections;
 use devices::Devices;
 use families::Families;
 use questions::Questions;
+use tasks::Tasks;
 use waits::Waits;
 use woken::Woken;
 
@@ -39,6 +43,8 @@ pub struct Index<'a> {
     pub(super) devices: Devices<'a>,
     /// Questions to name servers.
     pub(super) questions: Questions<'a>,
+    /// Who does what kind of task.
+    pub(super) tasks: Tasks,
     /// Whose waits each process ended.
     pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.
@@ -57,6 +63,11 @@ impl<'a> Index<'a> {
         let mut debts = Debts::of(model, accepted, |socket| connections.far_turn(socket));
         debts.add_owed_before(model, accepted, |pid| stood_until(model, &waits, &families, pid));
         debts.add_awaited_before(model, accepted);
+        debts.add_greetings(model, timelines.waits().filter_map(reads_alone), |ino| {
+            let far = model.called.socket(ino).map(|socket| connections.far_ends(socket));
+            let far = far.into_iter().flatten();
+            far.map(|end| (end.process.pid, end.object_ino())).collect()
+        });
         let (devices, questions) = (Devices::new(model), Questions::new(model));
         let woken = Woken::new(timelines);
         let under_way = UnderWay::of(model);
@@ -68,11 +79,20 @@ impl<'a> Index<'a> {
             connections,
             devices,
             questions,
+            tasks: Tasks::default(),
             woken,
             debts,
             under_way,
         }
     }
+}
+
+/// The process and the connection of a wait that stands, for data on that connection alone.
+fn reads_alone(wait: &WaitSpan) -> Option<(u32, u64)> {
+    let Object::Inet(ino) = wait.object else { return None };
+    let is_alone = !wait.place.is_for_several() || wait.place.polled.len() == 1;
+    let reads = wait.standing && !wait.kernel && wait.class == WaitClass::SocketRead;
+    (reads && is_alone).then_some((wait.thread.pid, ino))
 }
 
 /// Until when no thread of a process ran since the look began; the begin of the look, if one was not seen to wait.

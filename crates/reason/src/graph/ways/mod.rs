@@ -8,7 +8,7 @@
 //! Must not: judge, or say what an end is (ends.rs). Rejected: the waker alone (a stuck holder wakes nobody).
 
 pub mod held;
-mod owed;
+pub(in crate::graph) mod owed;
 #[cfg(test)]
 pub(crate) mod scenes;
 pub mod way;
@@ -19,6 +19,10 @@ use way::{Waiter, Way, first};
 /// Who is responsible for a part of a wait, and the way there. `owed`: somebody waits for this thread, so what it waits for matters
 /// even if it is only the next event.
 pub fn responsible(at: &Waiter<'_>, owed: bool) -> (Next, Option<&'static Way>) {
+    // Whoever else could be asked.
+    if held::pipe_end::is_left_open(at) {
+        return (Next::Nobody, Some(&held::pipe_end::WAY));
+    }
     if let Some((thread, way)) = held::found(at) {
         return (Next::Thread(thread), Some(way));
     }

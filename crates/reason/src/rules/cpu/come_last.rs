@@ -10,6 +10,7 @@ use crate::facts::{Cgroup, Thread, ThreadRef};
 use crate::model::membership::is_below;
 use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
+use crate::rules::group_limits::above;
 use crate::rules::wording::Remedy;
 use std::collections::BTreeSet;
 
@@ -187,8 +188,20 @@ pub(super) fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) 
         model.net.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
     let session = |thread: &ThreadRef| model.threads.identity(thread).map(|known| known.session);
     let own = session(by).filter(|session| *session != 0);
-    let is_in_no_other = model.cgroup_of(by, "cpu").is_none_or(|group| group.path == "/");
-    on && is_in_no_other && own.is_some() && session(hurt).is_some_and(|theirs| Some(theirs) != own)
+    on && is_in_no_other_group(model, by)
+        && own.is_some()
+        && session(hurt).is_some_and(|theirs| Some(theirs) != own)
+}
+
+/// The scheduler's own group of a thread is the root: of cgroup v2 the nearest above that has the controller for it counts, which may be none.
+fn is_in_no_other_group(model: &Model, by: &ThreadRef) -> bool {
+    let has_no_weight = |own: &Cgroup| {
+        let mut all = above(model, own).into_iter().chain([own]);
+        all.all(|group| group.path == "/" || group.cpu_weight.is_none())
+    };
+    model
+        .cgroup_of(by, "cpu")
+        .is_none_or(|own| own.path == "/" || own.controllers.is_empty() && has_no_weight(own))
 }
 
 /// The outermost group of the culprit that the victim is not in, with its weight: there the two compete.
@@ -326,19 +339,45 @@ mod tests {
         assert_eq!(of(10..42, 10), "", "of equals none gains");
     }
 
+    fn member(tid: u32, session: u32, group: &str) -> Fact {
+        let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+        let cgroups = vec![Membership { controllers: Vec::new(), path: group.into() }];
+        let body = Body::Thread(Thread { thread, session, cgroups, ..Thread::default() });
+        Fact { at_ns: 0, body }
+    }
+
+    fn autogroup(value: &str) -> Fact {
+        let name = "kernel.sched_autogroup_enabled".into();
+        Fact { at_ns: 0, body: Body::Sysctl(Sysctl { name, value: value.into() }) }
+    }
+
+    #[test]
+    fn a_group_without_a_weight_is_none_to_the_scheduler_and_the_session_counts() {
+        let remedy = |cpu_weight: [Option<u64>; 2]| {
+            let paths = ["/user.slice", "/user.slice/session-1.scope"];
+            let group = |at: usize| Cgroup {
+                path: paths[at].into(),
+                directory: format!("/sys/fs/cgroup{}", paths[at]),
+                cpu_weight: cpu_weight[at],
+                ..Cgroup::default()
+            };
+            let group = |at| Fact { at_ns: 0, body: Body::Cgroup(group(at)) };
+            let members = [member(10, 7, "/user.slice"), member(20, 8, paths[1])];
+            let facts = [autogroup("1"), group(0), group(1)].into_iter().chain(members);
+            let thread = |tid| ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            come_last(&Model::new(facts.collect()), &thread(10), &thread(20)).command
+        };
+        assert_eq!(remedy([None, None]), "echo 19 > /proc/20/autogroup");
+        assert_eq!(remedy([Some(100), None]), "renice -n 19 -p $(ls /proc/20/task)");
+        let weight = "echo 1 > /sys/fs/cgroup/user.slice/session-1.scope/cpu.weight";
+        assert_eq!(remedy([Some(100), Some(100)]), weight);
+    }
+
     #[test]
     fn a_hog_of_another_session_is_held_back_as_a_session() {
-        let member = |tid, session| {
-            let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
-            let body = Body::Thread(Thread { thread, session, ..Thread::default() });
-            Fact { at_ns: 0, body }
-        };
-        let autogroup = |value: &str| {
-            let name = "kernel.sched_autogroup_enabled".into();
-            Fact { at_ns: 0, body: Body::Sysctl(Sysctl { name, value: value.into() }) }
-        };
         let remedy = |value: &str, session| {
-            let model = Model::new(vec![autogroup(value), member(10, 7), member(20, session)]);
+            let model =
+                Model::new(vec![autogroup(value), member(10, 7, "/"), member(20, session, "/")]);
             let thread = |tid| ThreadRef { tid, pid: tid, ..ThreadRef::default() };
             come_last(&model, &thread(10), &thread(20)).command
         };

@@ -176,6 +176,9 @@ pub(super) fn claims(
             }
         } else if !own.is_empty() {
             claims.push(Claim { end: at, victims: Some(own) });
+        } else if end.class == WaitClass::CpuQuota && waits_there() {
+            // Nobody of them is looked at: the holder of what is waited for.
+            claims.push(Claim { end: at, victims: None });
         }
     }
     claims

@@ -6,6 +6,7 @@
 
 use super::cpu_waits::{claims, on_path};
 use crate::facts::{Cgroup, ThreadTime};
+use crate::graph::chains::ChainLink;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_quotas::Quota;
@@ -17,10 +18,11 @@ use crate::rules::engine::Loss;
 use crate::rules::group_limits::{self, Key};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -78,6 +80,20 @@ impl Held {
         self.losses.values().map(|(_, seconds)| seconds).sum()
     }
 
+    /// Who is not looked at loses no more than what is waited for it: nobody asked about the rest.
+    fn cap(&mut self, measures: &Measures<'_>, ends: &[End], claimed: &[Claim]) {
+        for (process, seconds) in self.losses.values_mut() {
+            if measures.model.in_target(process) {
+                continue;
+            }
+            let claimed = claimed.iter().map(|claim| &ends[claim.end]);
+            let is_its = |link: &Arc<ChainLink>| link.who.pid == process.pid;
+            let of_it = claimed.filter(|end| end.links.get(end.named).is_some_and(is_its));
+            *seconds = seconds.min(of_it.map(|end| end.seconds).sum());
+        }
+        self.losses.retain(|_, (_, seconds)| *seconds > 0.0);
+    }
+
     /// Those who wait for nothing else in the run queue.
     fn only(&self) -> BTreeSet<u32> {
         let ready = |pid: &u32| self.ready.get(pid).copied().unwrap_or(0.0);
@@ -91,17 +107,20 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     measures.cpu.quotas.iter().filter_map(|quota| matched(measures, ends, quota)).collect()
 }
 
-/// Time out of quota by process, of the group's threads that are looked at.
-fn held(measures: &Measures<'_>, quota: &Quota<'_>) -> Held {
+/// Time out of quota by process, of the group's threads that are looked at, or that somebody who is waits for: the holder of a lock.
+fn held(measures: &Measures<'_>, ends: &[End], quota: &Quota<'_>) -> Held {
     let model = measures.model;
     let mut held = Held::default();
+    let waited = ends.iter().filter(|end| end.class == WaitClass::CpuQuota);
+    let waited: BTreeSet<u32> =
+        waited.filter_map(|end| Some(end.links.get(end.named)?.who.pid)).collect();
     let inside = |time: &&ThreadTime| {
         let identity = model.threads.identity(&time.thread);
         let member = match identity {
             Some(identity) => membership::belongs(identity, quota.group, &["cpu"]),
             None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
         };
-        member && model.in_target(&time.thread)
+        member && (model.in_target(&time.thread) || waited.contains(&time.thread.pid))
     };
     for time in model.threads.times.iter().filter(inside) {
         let seconds = measures.cpu.out_of_quota_ns(time) as f64 / 1e9;
@@ -119,10 +138,11 @@ fn matched<'m>(
     ends: &'m [End],
     quota: &'m Quota<'m>,
 ) -> Option<Match<'m>> {
-    let held = held(measures, quota);
+    let mut held = held(measures, ends, quota);
     let pids: BTreeSet<u32> = held.losses.keys().copied().collect();
     let mut claimed = claims(measures, ends, &pids, &[WaitClass::CpuQuota]);
     claimed.extend(claims(measures, ends, &held.only(), &[WaitClass::RunQueue]));
+    held.cap(measures, ends, &claimed);
     let path_seconds = on_path(measures, ends, &claimed).map(|path| path.min(held.seconds()));
     let seconds = path_seconds.unwrap_or_else(|| held.seconds());
     let is_moment = || claimed.iter().any(|claim| moment::of(measures, &ends[claim.end]).is_some());
@@ -132,6 +152,8 @@ fn matched<'m>(
     }
     let most = held.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let object = Object::Cgroup(CgroupKey::of(quota.group));
+    // Whom a chain leads to is known best by that chain.
+    let is_looked_at = measures.model.in_target(&most.0);
     let chain = Step {
         who: most.0.clone(),
         on: object.clone(),
@@ -149,7 +171,7 @@ fn matched<'m>(
         claims: claimed,
         losses: Some(held.losses),
         path_seconds,
-        chain: Some(vec![chain]),
+        chain: is_looked_at.then(|| vec![chain]),
         ..Match::new(culprit, Proof::Read, move |loss| explain(measures, quota, loss))
     })
 }
@@ -245,6 +267,7 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::cpus;
+    use crate::rules::scenes::{LOOK_NS, at_place, identity, of_process, thread};
 
     fn found_with(more: Vec<Fact>) -> Vec<Finding> {
         explain([facts(48, 3.9), more].concat()).findings
@@ -340,6 +363,68 @@ mod tests {
         assert_eq!(own, "echo 100000 > /sys/fs/cgroup/cpu/pods/web/cpu.cfs_quota_us");
         assert!(way.undo.starts_with("echo 20000 > /sys/fs/cgroup/cpu/pods/web/"));
         assert!(way.undo.ends_with("&& echo 10000 > /sys/fs/cgroup/cpu/pods/cpu.cfs_quota_us"));
+    }
+
+    /// Process 10 was asked about, and waits for a file lock that process 7 has, which is out of quota for so long.
+    fn behind_a_lock(seconds: u64) -> Vec<Fact> {
+        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+        let web = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "web".into() };
+        let lock = FileLock {
+            id: 1,
+            kind: "FLOCK".into(),
+            access: "WRITE".into(),
+            pid: 7,
+            comm: "web".into(),
+            dev,
+            ino,
+            start: 0,
+            end: u64::MAX,
+            blocked: false,
+            breaking: false,
+            taker: None,
+            holders: vec![web.clone()],
+            open_in: Vec::new(),
+            path: None,
+        };
+        let file = FileRef { dev, ino, ..FileRef::default() };
+        let asks = Place {
+            state: WaitState::Sleep,
+            syscall: "flock".into(),
+            object: Some(ObjectRef::File(file)),
+            ..Place::default()
+        };
+        let place = Place { state: WaitState::Runnable, ..Place::default() };
+        let end_ns = seconds * 1_000_000_000;
+        let out = Wait { thread: web, end_ns, place, throttled: true, ..Wait::default() };
+        vec![
+            of_process(10, "job"),
+            identity(Thread { thread: thread(10, "job"), ..Thread::default() }),
+            at_place(10, "job", asks),
+            Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
+            Fact { at_ns: end_ns, body: Body::Wait(out) },
+        ]
+    }
+
+    #[test]
+    fn the_quota_of_who_has_a_lock_is_named_to_who_waits_for_it() {
+        let named = |throttled_periods: u64, seconds: u64| {
+            let facts = facts(throttled_periods, seconds as f64);
+            let findings = explain([facts, behind_a_lock(seconds)].concat()).findings;
+            findings.into_iter().find(|it| it.code == "cpu.quota")
+        };
+        let found = named(48, 4).expect("the quota");
+        assert!(found.title.starts_with("web is held up by the CPU quota"), "{}", found.title);
+        assert_eq!(found.chain.first().and_then(|link| link.who.pid), Some(10));
+        assert_eq!(named(0, 4), None);
+    }
+
+    #[test]
+    fn who_has_a_lock_loses_no_more_by_its_quota_than_is_waited_for_it() {
+        let facts = [facts(48, 3.9), behind_a_lock(1)].concat();
+        let findings = explain(facts).findings;
+        let found = findings.iter().find(|it| it.code == "cpu.quota").expect("the quota");
+        let lost = found.impact.wait_seconds_per_second;
+        assert!(lost > 0.1 && lost < 0.21, "{lost}: 1 s of 5, and not 3.9 s");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) mod fail_slow;
 pub(crate) mod journal;
 mod neighbour;
 pub(crate) mod own_throttle;
+#[cfg(test)]
+mod own_throttle_tests;
 pub(crate) mod raid_imbalance;
 mod raised_limit;
 pub(crate) mod saturated;

@@ -7,7 +7,8 @@
 //! requests: were they the longest of all that the device had, they would take less time than the group waits for its data.
 //!
 //! A commit of the journal waits for the data that is in it: it may stand at the limit of a group that none of those who
-//! wait for the commit is in. They are held up by the limit all the same.
+//! wait for the commit is in. They are held up by the limit all the same. So is whoever waits until all that is dirty is written
+//! (sync, umount, a truncation): the pages that were submitted within the limit are not his.
 //!
 //! The disk that is waited for may be made of the limited one: then its requests are in flight while the one below has nothing to do.
 //!
@@ -15,13 +16,13 @@
 //! second, so a group that may write 5 to 12 times a second beside a journal reaches 57 % to 170 %, and waits for nothing
 //! else. Rejected: measuring the gap between bio and request (it shows microseconds).
 
-use super::raised_limit::{GROWTH_MAX, raise};
+use super::raised_limit::{growth, raise};
 use super::waited::{self, SLOW};
 use super::wording;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_limits::{INSIDE_UPPER, LimitUse};
+use crate::measure::disk_limits::{self, INSIDE_UPPER, LimitUse};
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
 use crate::model::words;
@@ -68,8 +69,9 @@ pub(crate) static RULE: Rule = Rule {
              before it reaches the device, so the disk looks idle and quick while the group's \
              threads sleep in state D.",
     needs: &[
-        "threads of the group wait for the disk, or a journal's commit does that others wait for",
-        "a limit is set for the group, or for one above it, on this device, and a quarter of it or more is used",
+        "threads of the group wait for the disk, or a journal's commit does that others wait for, or others wait for pages that are being written",
+        "a limit is set for the group, or for one above it, on this device, and a quarter of it or more is used, or bios of the group \
+         are seen held back",
         "most of that waiting passes while the device has nothing to do; or the group's own requests take less than half of \
          the time that it waits for data, and the device is quick or the limit is met",
     ],
@@ -109,6 +111,8 @@ struct Held<'m> {
     own: bool,
     /// It holds a commit that others wait for.
     journal: bool,
+    /// It holds pages that others wait for.
+    writeback: bool,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
@@ -134,7 +138,8 @@ fn held<'m>(
     view: &'m DiskView<'m>,
     limit: &'m LimitUse<'m>,
 ) -> Option<Held<'m>> {
-    if !view.is_counted || limit.used() < USED.value {
+    // A long request is counted when the last of it has passed.
+    if !view.is_counted || limit.used() < USED.value && !limit.holds_bios {
         return None;
     }
     let device = view.worked_seconds(measures.model.look.seconds());
@@ -144,13 +149,16 @@ fn held<'m>(
     let requests = own_requests(view, limit);
     let data = requests.is_some_and(|requests| is_before(limit.data_seconds, requests));
     let journal = is_before(limit.journal_seconds, device);
+    let writeback = is_before(limit.writeback_seconds, device);
     let (waited, inside) = match (idle, requests) {
         (true, _) => (limit.waited_seconds, device),
         (false, Some(requests)) if data => (limit.data_seconds, requests),
-        _ => (limit.journal_seconds, device),
+        _ if journal => (limit.journal_seconds, device),
+        _ => (limit.writeback_seconds, device),
     };
     let before = waited - inside;
-    (idle || data || journal).then_some(Held { limit, waited, before, own: idle || data, journal })
+    let own = idle || data;
+    (own || journal || writeback).then_some(Held { limit, waited, before, own, journal, writeback })
 }
 
 /// For how long the group's own requests were in the device or its queue, at most, where that can be held against its
@@ -168,6 +176,8 @@ fn own_requests(view: &DiskView<'_>, limit: &LimitUse<'_>) -> Option<f64> {
 struct Waits {
     direct: BTreeMap<u32, f64>,
     journal: BTreeMap<u32, f64>,
+    /// Of the direct ones those for pages that are being written, of who is in no limited group himself.
+    writeback: BTreeMap<u32, f64>,
 }
 
 impl Waits {
@@ -186,8 +196,13 @@ impl Waits {
                 }
                 _ => continue,
             };
+            let (pid, is_direct) = (wait.thread.pid, wait.class != WaitClass::Journal);
             let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
-            *sums.entry(wait.thread.pid).or_default() += seconds;
+            *sums.entry(pid).or_default() += seconds;
+            let is_limited = || view.limits.uses.iter().any(|limit| limit.members.contains(&pid));
+            if is_direct && disk_limits::is_for_writeback(model, wait) && !is_limited() {
+                *waits.writeback.entry(pid).or_default() += seconds;
+            }
         }
         waits
     }
@@ -200,7 +215,9 @@ impl Waits {
         }
         let (direct, journal) = (of(&self.direct), of(&self.journal));
         match () {
-            () if direct >= MOSTLY.value * lost => false,
+            () if direct >= MOSTLY.value * lost => {
+                held.writeback && of(&self.writeback) >= MOSTLY.value * direct
+            }
             () if journal >= MOSTLY.value * lost => held.journal,
             () => held.own,
         }
@@ -232,7 +249,11 @@ fn matched<'m>(
 ) -> Option<Match<'m>> {
     let limit = held.limit;
     let group = limit.group.path.clone();
-    let by = Culprit { container: Some(group.clone()), ..Culprit::setting(group, setting(limit)) };
+    let mut by =
+        Culprit { container: Some(group.clone()), ..Culprit::setting(group, setting(limit)) };
+    if alike(view, limit).iter().any(|it| setting(it) != setting(limit)) {
+        by.setting = None;
+    }
     let explain = move |loss: &Loss<'_>| explain(measures, view, &held, loss);
     let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
     let (mut parts, mut upper) = (Vec::new(), None);
@@ -287,84 +308,109 @@ fn explain(
     held: &Held<'_>,
     loss: &Loss<'_>,
 ) -> Wording {
-    let LimitUse { group, limit, reached, .. } = held.limit;
-    let (name, file) = (&view.disk.name, setting(held.limit));
+    let group = held.limit.group;
+    let (name, alike) = (&view.disk.name, alike(view, held.limit));
+    let s = if alike.len() > 1 { "s" } else { "" };
     let first = loss.victims.first().map(|(victim, _)| victim.pid);
     // A command may wait for a server whose limit it is.
-    let stands = |end: &End| measures.concerns(&end.links[end.named].who);
+    let stands = |end: &End| {
+        let who = &end.links[end.named].who;
+        measures.concerns(who) && held.limit.members.contains(&who.pid)
+    };
     let is_own = match measures.is_command() {
         true => loss.end.is_none_or(stands),
         false => first.is_some_and(|pid| held.limit.members.contains(&pid)),
     };
     let whose = match is_own {
-        true => "its own I/O limit".to_string(),
+        true => format!("its own I/O limit{s}"),
         false => {
-            format!("the I/O limit of {}", measures.model.containers.group_in_words(&group.path))
+            format!("the I/O limit{s} of {}", measures.model.containers.group_in_words(&group.path))
         }
     };
     let through = match loss.end.and_then(|end| end.via.get(&WaitClass::Journal)) {
         Some(seconds) if held.journal && !is_own => {
             format!(" Commits of the journal wait for its writes ({}).", words::seconds(*seconds))
         }
+        _ if held.writeback && !is_own => " Pages that the group wrote to are waited for.".into(),
         _ => String::new(),
     };
-    let waiting = loss.seconds / loss.wall_seconds.max(1e-9);
+    // Where the disk had no request in the look, nobody knows how it answers.
+    let answers = match view.inside_seconds() {
+        inside if inside > 0.0 => format!("answers in {} and is", words::seconds(inside)),
+        _ => "is".to_string(),
+    };
+    let growth = growth(view, loss.seconds / loss.wall_seconds.max(1e-9));
+    let way = |limit: &&LimitUse<'_>| raise(measures.model, (limit.group, limit.limit), growth);
     Wording {
         title: format!("{} is held up by {whose}", loss.victim),
         text: format!(
-            "{} before disk {name}, not inside it: {} may do {} \
-             ({}) and does {}; {name} itself answers in {} and is {} busy.{through}",
+            "{} before disk {name}, not inside it: {}; {name} itself {answers} {} busy.{through}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
-            measures.model.containers.group_in_words(&group.path),
-            limit_text(&limit.kind, limit.per_second as f64),
-            limit.file,
-            limit_text(&limit.kind, *reached),
-            words::seconds(view.inside_seconds()),
+            allowance(measures, held.limit, &alike),
             words::percent(view.queue.busy),
         ),
-        evidence: evidence(view, held, file),
-        remedy: vec![raise(measures.model, (group, limit), growth(view, waiting))],
+        evidence: evidence(view, held, &alike),
+        remedy: alike.iter().map(way).collect(),
     }
 }
 
-fn evidence(view: &DiskView<'_>, held: &Held<'_>, file: String) -> Vec<Evidence> {
-    let LimitUse { limit, reached, .. } = held.limit;
-    let unit = if limit.kind.ends_with("iops") { "1/s" } else { "bytes/s" };
+/// The limits that it may be. Of several of which little is used, and whose group has bios held back, none is known to be the one.
+fn alike<'v>(view: &'v DiskView<'_>, limit: &'v LimitUse<'v>) -> Vec<&'v LimitUse<'v>> {
+    let is_unclear = |it: &LimitUse<'_>| it.used() < USED.value && it.holds_bios;
+    let is_other = |it: &&LimitUse<'_>| {
+        is_unclear(it) && !std::ptr::eq(*it, limit) && !it.members.is_disjoint(&limit.members)
+    };
+    let others = view.limits.uses.iter().filter(is_other);
+    std::iter::once(limit).chain(others.filter(|_| is_unclear(limit))).collect()
+}
+
+/// What the group may do, and what it does.
+fn allowance(measures: &Measures<'_>, limit: &LimitUse<'_>, alike: &[&LimitUse<'_>]) -> String {
+    let group = measures.model.containers.group_in_words(&limit.group.path);
+    let may = |it: &LimitUse<'_>| limit_text(&it.limit.kind, it.limit.per_second as f64);
+    if alike.len() > 1 {
+        let all: Vec<String> =
+            alike.iter().map(|it| format!("{} ({})", may(it), setting(it))).collect();
+        return format!(
+            "requests of {group} are held back, at which of these limits is not known: {}",
+            all.join(", ")
+        );
+    }
+    let does = match limit.reached > 0.0 {
+        true => format!(" and does {}", limit_text(&limit.limit.kind, limit.reached)),
+        false => String::new(),
+    };
+    format!("{group} may do {} ({}){does}", may(limit), limit.limit.file)
+}
+
+fn evidence(view: &DiskView<'_>, held: &Held<'_>, alike: &[&LimitUse<'_>]) -> Vec<Evidence> {
     let waits = "sched_switch, less the requests' own time";
-    vec![
-        Evidence::new("limit set", limit.per_second as f64, unit, file),
-        Evidence::new("reached by the group", *reached, unit, "cgroup I/O counters"),
+    let mut evidence = Vec::new();
+    for one in alike {
+        let (limit, counters) = (one.limit, "cgroup I/O counters");
+        let unit = if limit.kind.ends_with("iops") { "1/s" } else { "bytes/s" };
+        evidence.extend([
+            Evidence::new("limit set", limit.per_second as f64, unit, setting(one)),
+            Evidence::new("reached by the group", one.reached, unit, counters),
+        ]);
+    }
+    evidence.extend([
         Evidence::new("time in which it waits for the disk", held.waited, "s", "sched_switch"),
         Evidence::new("of that before the disk, at least", held.before, "s", waits),
         Evidence::new("disk busy", view.queue.busy * 100.0, "%", "/proc/diskstats"),
-        wording::inside(view),
-    ]
-}
-
-/// What a group may take of a disk that has nothing else to do: the rest keeps others' requests from queueing.
-const OF_THE_DISK: f64 = 0.8;
-/// Less of a raise is not worth a command.
-const GROWTH_MIN: f64 = 2.0;
-/// A disk is never less at work than this: what a raise divides by.
-const INSIDE_MIN: f64 = 1e-4;
-
-/// How many times more the waiters would get through. As many as wait on average would be inside the disk instead,
-/// where now only the time of those is spent that the limit lets through; the disk has not more than its own time
-/// to give. By the requests' own times where they were seen: the busy time of a disk with little to do is counted in
-/// ticks of the clock, and is several times too long for short requests.
-fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
-    let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
-    let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
-    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).clamp(GROWTH_MIN, GROWTH_MAX)
+    ]);
+    evidence.extend((view.inside_seconds() > 0.0).then(|| wording::inside(view)));
+    evidence
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::explain as answer;
-    use crate::facts::{Body, DeviceNumber, Disk, DiskSample, Fact, IoLimit, Ns};
+    use crate::facts::*;
     use crate::measure::disk_limits::Limited;
     use crate::measure::disk_queue::{DiskQueue, Service};
+    use crate::rules::disk::raised_limit::{GROWTH_MAX, GROWTH_MIN};
     use crate::rules::disk::scenes::*;
     use crate::rules::scenes::{LOOK_NS, fact, reads_from, thread};
 

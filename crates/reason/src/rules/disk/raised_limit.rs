@@ -1,10 +1,9 @@
 //! The way out that raises what a group may do on a disk, with the groups above it that hold it too.
 //!
-//! One key of a line is set, and the others of that line stay. Must not: say by how much it helps.
-//!
-//! Edit together: own_throttle.rs (how many times more).
+//! One key of a line is set, and the others of that line stay. Must not: say by how much it helps, or which limit it is (own_throttle.rs).
 
 use crate::facts::{Cgroup, IoLimit};
+use crate::measure::disk_view::DiskView;
 use crate::model::{Model, words};
 use crate::rules::group_limits::{self, Key};
 use crate::rules::wording::Remedy;
@@ -12,6 +11,23 @@ use crate::rules::wording::Remedy;
 /// More at once is no limit any more: a step that somebody sets, looks at, and takes again.
 /// WORDING: it chooses the value and the words of the way out.
 pub(super) const GROWTH_MAX: f64 = 10.0;
+
+/// What a group may take of a disk that has nothing else to do: the rest keeps others' requests from queueing.
+const OF_THE_DISK: f64 = 0.8;
+/// Less of a raise is not worth a command.
+pub(super) const GROWTH_MIN: f64 = 2.0;
+/// A disk is never less at work than this: what a raise divides by.
+const INSIDE_MIN: f64 = 1e-4;
+
+/// How many times more the waiters would get through. As many as wait on average would be inside the disk instead,
+/// where now only the time of those is spent that the limit lets through; the disk has not more than its own time
+/// to give. By the requests' own times where they were seen: the busy time of a disk with little to do is counted in
+/// ticks of the clock, and is several times too long for short requests.
+pub(super) fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
+    let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
+    let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
+    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).clamp(GROWTH_MIN, GROWTH_MAX)
+}
 
 /// To what would be asked for without a limit. Of cgroup v2 a group above holds it too; of v1 each has its own.
 pub(super) fn raise(model: &Model, (own, limit): (&Cgroup, &IoLimit), times: f64) -> Remedy {

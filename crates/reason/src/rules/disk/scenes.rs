@@ -104,7 +104,13 @@ pub(super) fn committer(pid: u32, comm: &str, waits_ms: &[(Ns, Ns)]) -> Vec<Fact
         let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
         fact(Body::Stack(Stack { id, frames }))
     };
-    let place = |stack, syscall: &str| Place { stack, syscall: syscall.into(), ..reads_from(DEV) };
+    // Who waits for the commit waits for no request of his own.
+    let place = |stack, syscall: &str| Place {
+        stack,
+        syscall: syscall.into(),
+        iowait: syscall.is_empty(),
+        ..reads_from(DEV)
+    };
     let mut facts = vec![
         stack(71, &["jbd2_log_wait_commit", "ext4_sync_file", "do_fsync"]),
         stack(72, &["folio_wait_bit", "jbd2_journal_commit_transaction", "kjournald2", "kthread"]),

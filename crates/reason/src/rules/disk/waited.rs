@@ -125,7 +125,7 @@ pub(super) fn part_of(
     let leaves: Vec<_> = measures
         .waits()
         .filter(is_theirs)
-        .flat_map(|wait| measures.graph.chains.follow_wait(wait, begin, until))
+        .flat_map(|wait| measures.graph.chains.follow_wait(wait, (begin, until), false))
         .filter_map(|leaf| leaf.named().map(|named| (leaf, named)))
         .filter(|(leaf, named)| leaf.links[*named].object == end.object)
         .collect();

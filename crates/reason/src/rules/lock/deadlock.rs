@@ -2,8 +2,9 @@
 //!
 //! Looked for among the waits that stand at the end of the window, with owners from the lock table and from
 //! glibc's mutexes. A circle of owners cannot resolve itself, so it is said however idle the host is. Of locks that do not say
-//! who has them there is one where no thread of the process is left that could let go (stuck.rs). Must not: take a waker for
-//! an owner (a wait that stands has none). Rejected: circles with anything but locks in them, which a signal or a packet may
+//! who has them there is one where no thread of the process is left that could let go (stuck.rs). The owner of a file lock may wait for its
+//! child meanwhile, as flock(1) does: then for what that waits for. Must not: take a waker for
+//! an owner (a wait that stands has none). Rejected: circles with anything else in them, which a signal or a packet may
 //! break.
 
 use super::stuck::{self, Stuck};
@@ -158,12 +159,10 @@ fn circle_from<'a>(
     loop {
         let last = circle[circle.len() - 1];
         let owner = measures.graph.holder(last)?;
-        // A POSIX or flock lock belongs to a process, and any of its threads may let go of it: one of several that waits closes no circle.
-        let waits = |w: &&&WaitSpan| match last.class {
-            WaitClass::FileLock => w.thread.pid == owner.pid && is_alone(measures, owner.pid),
-            _ => w.thread.tid == owner.tid,
+        let next = match last.class {
+            WaitClass::FileLock => waits_under_a_file_lock(measures, standing, owner.pid)?,
+            _ => standing.iter().find(|w| w.thread.tid == owner.tid)?,
         };
-        let next = standing.iter().find(waits)?;
         if next.thread.tid == start.thread.tid {
             return Some(circle);
         }
@@ -172,6 +171,28 @@ fn circle_from<'a>(
         }
         circle.push(next);
     }
+}
+
+/// The standing wait for a lock of a process that has a file lock, or of the child that it waits for. Such a lock belongs to a process, and any
+/// of its threads may let go of it: one of several that waits closes no circle.
+fn waits_under_a_file_lock<'s, 'a>(
+    measures: &Measures<'_>,
+    standing: &'s [&'a WaitSpan],
+    owner: u32,
+) -> Option<&'s &'a WaitSpan> {
+    let mut pid = owner;
+    for _ in 0..CIRCLE_MAX {
+        if !is_alone(measures, pid) {
+            return None;
+        }
+        if let Some(found) = standing.iter().find(|w| w.thread.pid == pid) {
+            return Some(found);
+        }
+        let waits = measures.graph.waits_of(&measures.model.threads.thread_ref(pid));
+        let last = waits.last().filter(|w| w.standing && w.class == WaitClass::Child)?;
+        pid = measures.graph.holder(last)?.pid;
+    }
+    None
 }
 
 /// How much of a wait lies within the look, seconds.
@@ -406,6 +427,62 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("lock.deadlock", Severity::Critical));
         assert_eq!(finding.chain.len(), 2);
+    }
+
+    /// flock(1) 10 and 20 each have a lock and wait for their child, which wants the other's; or the second sleeps instead.
+    fn children_under_locks(second_sleeps: bool) -> Vec<Fact> {
+        let dev = DeviceNumber { major: 8, minor: 1 };
+        let takes = |pid: u32, wants: u64, has: u64| {
+            let (own, child) = (thread(pid, "flock"), thread(pid + 1, "job"));
+            let file = FileRef { dev, ino: wants, ..FileRef::default() };
+            let mut waits =
+                Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+            waits.args[0] = u64::from(pid + 1);
+            let asks = Place {
+                state: WaitState::Sleep,
+                syscall: if second_sleeps && pid == 20 { "clock_nanosleep" } else { "flock" }
+                    .into(),
+                object: Some(ObjectRef::File(file)),
+                ..Place::default()
+            };
+            let lock = FileLock {
+                id: has,
+                kind: "FLOCK".into(),
+                access: "WRITE".into(),
+                pid: i64::from(pid),
+                comm: "flock".into(),
+                dev,
+                ino: has,
+                start: 0,
+                end: u64::MAX,
+                blocked: false,
+                breaking: false,
+                taker: None,
+                holders: vec![own.clone(), child.clone()],
+                open_in: Vec::new(),
+                path: None,
+            };
+            vec![
+                Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
+                identity(Thread { thread: own, parent_pid: 1, ..Thread::default() }),
+                identity(Thread { thread: child, parent_pid: pid, ..Thread::default() }),
+                at_place(pid, "flock", waits),
+                at_place(pid + 1, "job", asks),
+            ]
+        };
+        [takes(10, 2, 1), takes(20, 1, 2)].concat()
+    }
+
+    #[test]
+    fn children_that_want_each_others_parents_locks_are_a_circle() {
+        let mut facts = host();
+        facts.extend(children_under_locks(false));
+        let findings = explain(facts).findings;
+        let title = &findings[0].title;
+        assert_eq!(&*findings[0].code, "lock.deadlock", "{title}");
+        assert_eq!(title, "job 11 and job 21 wait for each other's locks: a deadlock");
+        let codes = codes(children_under_locks(true));
+        assert!(!codes.contains(&"lock.deadlock".to_string()), "{codes:?}");
     }
 
     #[test]

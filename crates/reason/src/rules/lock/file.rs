@@ -332,6 +332,36 @@ mod tests {
         assert_eq!(held(None), "kill 20 21");
     }
 
+    /// The way out of a lock whose carriers could not be read, and why not.
+    fn unread(kind: &str, state: WaitState, blind: Option<Blind>) -> (String, String) {
+        let mut facts = waiter(None, flock(), blocked(20, "flock", state, "wait4"));
+        for fact in &mut facts {
+            if let Body::FileLock(lock) = &mut fact.body {
+                (lock.kind, lock.taker) = (kind.into(), Some(thread(20, "flock")));
+                lock.holders.clear();
+            }
+        }
+        facts.extend(blind.map(|blind| fact(Body::Blind(blind))));
+        let way = explain(facts).findings[0].remedy[0].clone();
+        (way.text, way.command)
+    }
+
+    #[test]
+    fn a_lock_whose_carriers_could_not_be_read_may_be_inherited_and_no_end_of_its_taker_frees_it() {
+        let command = |kind: &str| unread(kind, WaitState::Sleep, None).1;
+        assert_eq!(command("FLOCK"), "fuser -v /run/job");
+        assert_eq!(command("POSIX"), "kill 20");
+        assert_eq!(unread("FLOCK", WaitState::Stopped, None).1, "kill -CONT 20");
+    }
+
+    #[test]
+    fn who_has_the_file_open_is_seen_as_root_where_the_look_was_refused_it() {
+        let text = |blind| unread("FLOCK", WaitState::Sleep, blind).0;
+        let refused = Blind { what: "proc.fdinfo".into(), ..Blind::default() };
+        assert!(text(Some(refused)).starts_with("see as root who has the file open"));
+        assert!(text(None).starts_with("see who has the file open"));
+    }
+
     #[test]
     fn the_first_process_of_a_namespace_hears_only_the_signal_that_cannot_be_ignored() {
         assert_eq!(held(Some(1)), "kill -KILL 20 21");

@@ -127,6 +127,9 @@ impl<'m> Holders<'m> {
             text +=
                 &format!(" {names} have it together: it is free when the last of them lets go.");
         }
+        if self.may_be_inherited() {
+            text += " Whether what it began has the lock too is not seen.";
+        }
         if let Some(own) = self.own_children(measures) {
             text += &format!(" {own}.");
         }
@@ -213,6 +216,26 @@ impl<'m> Holders<'m> {
         alive.cloned().collect()
     }
 
+    /// It belongs to all who have the opening, and whose they are could not be read: who took it is known by the table alone.
+    fn may_be_inherited(&self) -> bool {
+        let is_unread = |lock: &FileLock| lock.taker.is_some() && lock.holders.is_empty();
+        self.lock.is_some_and(|lock| lock.kind != "POSIX" && is_unread(lock))
+    }
+
+    /// Who has the file open. A container has another file by that path than the host.
+    fn see(&self, measures: &Measures<'_>, end: &End, text: &str) -> Remedy {
+        let path = measures.model.name_of(&end.object).name;
+        let seen = file_of(measures.model, &self.waiter, &path);
+        let seen = seen.filter(|_| path.starts_with('/'));
+        let look = Action::look(Question::State)
+            .through(seen.as_ref().and_then(|seen| seen.through.as_ref()));
+        let command = match &seen {
+            Some(seen) => format!("fuser -v {}", words::shell(&seen.path)),
+            None => "lslocks".to_string(),
+        };
+        Remedy::to(text).command(command).acting(look)
+    }
+
     /// The ways out for whoever waits for it.
     pub(super) fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         if self.is_its_own {
@@ -234,21 +257,20 @@ impl<'m> Holders<'m> {
                 }
                 None => "see who has the file open",
             };
-            let path = measures.model.name_of(&end.object).name;
-            // A container has another file by that path than the host.
-            let seen = file_of(measures.model, &self.waiter, &path);
-            let seen = seen.filter(|_| path.starts_with('/'));
-            let look = Action::look(Question::State)
-                .through(seen.as_ref().and_then(|seen| seen.through.as_ref()));
-            let command = match &seen {
-                Some(seen) => format!("fuser -v {}", words::shell(&seen.path)),
-                None => "lslocks".to_string(),
-            };
-            return vec![Remedy::to(text).command(command).acting(look)];
+            return vec![self.see(measures, end, text)];
         };
         let stands = end.holder_mostly() == Some(WaitClass::Stopped);
         if stands && let Some(main) = alive.iter().find(|it| it.pid == main.pid) {
             return vec![Remedy::to("continue the holder").go_on(main)];
+        }
+        if self.may_be_inherited() {
+            // Whose descriptors this look could not read, the same user does not see by other means either.
+            let was_refused = self.model.look.blind.iter().any(|it| it.what == "proc.fdinfo");
+            let see = if was_refused { "see as root" } else { "see" };
+            let text = format!(
+                "{see} who has the file open: it is free when the last of those lets go that have the lock"
+            );
+            return vec![self.see(measures, end, &text)];
         }
         let text = match alive.len() {
             1 => "if the holder is not meant to hold it, end it",

@@ -77,7 +77,7 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
     let pid = end.links[end.named].who.pid;
     let program = measures.model.threads.process_name(pid);
     let at = place(waiting.first).map_or_else(String::new, |at| format!(" in {at}"));
-    let has = waiting.holder.map(|one| (one, goroutines::does(one), place(one)));
+    let has = waiting.holder.map(|one| (one, goroutines::holder_does(one), place(one)));
     let (by, held) = match &has {
         Some((one, does, place)) => {
             let place = place.as_deref().unwrap_or("a function without a name");

@@ -8,8 +8,8 @@
 
 use crate::facts::ThreadRef;
 use crate::graph::end::{End, EndKind};
-use crate::measure::Measures;
 use crate::measure::process_names::present;
+use crate::measure::{Measures, pools};
 use crate::model::words;
 use crate::programs::java;
 use crate::programs::lock_kind::LockKind;
@@ -120,7 +120,8 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         }
         None => format!(
             "Which thread of {program} has it is not known from outside; its own list of threads says it (\"locked\" and \
-             \"waiting to lock\", or \"parking to wait for\")."
+             \"waiting to lock\", or \"parking to wait for\").{}",
+            pools::beside_pools(measures, pid)
         ),
     };
     let longest = wait_words::longest(measures, end);

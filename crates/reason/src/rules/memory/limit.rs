@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
              that allocates waits; from a quick disk it hardly waits, and the price is its CPU time. When nothing can be freed, the kernel kills a process of the group (exit status \
              137). The host may have memory to spare all the while.",
     needs: &[
-        "the group met its limit in the window (memory.failcnt, memory.events.local)",
+        "the group met its limit in the window (memory.failcnt, memory.events.local), or stands at it with its OOM killer off",
         "it reads back what it dropped (refaults), waits in reclaim or gets too little there, or had a process killed",
         "that costs its processes a noticeable part of their time, waiting and CPU together",
     ],
@@ -150,7 +150,7 @@ impl<'m> Paid<'m> {
             true => one.kills,
             false => (seen - killed.len()) as u64,
         };
-        let looked_at = killed.iter().any(|kill| measures.concerns(&kill.victim));
+        let looked_at = killed.iter().any(|kill| is_asked_about(measures, &kill.victim));
         let any_killed = one.kills > of_series
             && (is_whole(measures, one) || looked_at)
             && !is_hosts(measures, one);
@@ -190,6 +190,20 @@ impl<'m> Paid<'m> {
         };
         measures.memory.limited.iter().filter(holds).cloned().collect()
     }
+}
+
+/// Who is looked at, or was begun by the process that is: it begins them anew, or loses its workers. No more than a child's
+/// child: what the services of a service manager begin is theirs. Of who was there before the look init's children are
+/// not meant, which takes in every orphan.
+fn is_asked_about(measures: &Measures<'_>, victim: &ThreadRef) -> bool {
+    let asked = measures.model.look.target.as_ref().filter(|it| it.kind == TargetKind::Process);
+    let parent = || measures.model.threads.identity(victim).map(|it| it.parent_pid);
+    let began = |pid: u32| {
+        let mut near = measures.ancestry.line(victim.pid).skip(1).take(2);
+        // Whoever was there before the look has no fork in it.
+        near.any(|above| above == pid) || (pid != 1 && parent() == Some(pid))
+    };
+    measures.concerns(victim) || asked.is_some_and(|target| began(target.pid))
 }
 
 /// Whether processes of one name were killed at the limits of several groups with the same parent as this one.
@@ -328,11 +342,15 @@ fn text(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
             if paid.reads_back { " and reading back what was dropped" } else { "" },
         ));
     }
-    text.push_str(&format!(
-        "The group met its limit of {} {} times",
-        words::bytes(one.limit_bytes as f64),
-        words::thousands(one.hits as f64),
-    ));
+    let limit = words::bytes(one.limit_bytes as f64);
+    let times = words::thousands(one.hits as f64);
+    text.push_str(&match one.stands {
+        true => format!(
+            "The group has its {limit} in use, and nobody is killed for it (memory.oom_control): whoever wants more \
+             stands until another of the group frees some"
+        ),
+        false => format!("The group met its limit of {limit} {times} times"),
+    });
     if paid.reads_back {
         text.push_str(&format!(
             "; {} were read from disk again soon after they were dropped",
@@ -394,7 +412,7 @@ const MORE: u64 = 2;
 const MORE_OF_PLENTY: u64 = 4;
 
 /// How much the group wants cannot be seen while it is held below it: twice as much, or four times where the host
-/// has plenty. Who was killed tells more: what it had mapped to write to is the most that it would have used, beside
+/// has plenty. Who was killed says more: what it had mapped to write to is the most that it would have used, beside
 /// what the group may have now; that is given as long as the host keeps half of what it has left. Where it would not keep that, it gets half of what
 /// is left, and where that is next to nothing no limit is the cure.
 pub(super) fn raise(

@@ -5,12 +5,13 @@
 //! process's page tables under its memory lock, and would hold up the program that is asked about). Blind to policies that a program sets
 //! itself (mbind, numactl --membind): the kernel shows those in numa_maps alone.
 
-use crate::facts::{MemoryNode, ThreadRef};
+use crate::facts::{Cgroup, MemoryNode, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::Action;
+use crate::rules::action::{Action, Question};
+use crate::rules::group_limits;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
@@ -87,7 +88,7 @@ fn nodes_of(nodes: &[MemoryNode], cpus: &[u32]) -> Vec<u32> {
 
 fn matched<'m>(measures: &'m Measures<'m>, remote: Remote<'m>) -> Match<'m> {
     let group = measures.model.cgroup_of(&remote.process, "cpuset");
-    let file = group.map(|group| format!("{}/cpuset.mems", group.directory.trim_end_matches('/')));
+    let file = group.map(mems_file);
     let name = group.map_or_else(|| "cpuset".to_string(), |group| group.path.clone());
     let process = remote.process.clone();
     Match {
@@ -100,15 +101,15 @@ fn matched<'m>(measures: &'m Measures<'m>, remote: Remote<'m>) -> Match<'m> {
         ..Match::new(
             Culprit {
                 pid: Some(process.pid),
-                ..Culprit::setting(name, file.clone().unwrap_or("cpuset.mems".into()))
+                ..Culprit::setting(name, file.unwrap_or("cpuset.mems".into()))
             },
             Proof::Read,
-            move |_| explain(measures, &remote, file.as_deref()),
+            move |_| explain(measures, &remote),
         )
     }
 }
 
-fn explain(measures: &Measures<'_>, remote: &Remote<'_>, file: Option<&str>) -> Wording {
+fn explain(measures: &Measures<'_>, remote: &Remote<'_>) -> Wording {
     let who = words::who(&remote.process);
     let (near, far) = (words::cpus(&remote.near), words::cpus(remote.far));
     let distance = distance(&measures.model.look.host.memory_nodes, remote);
@@ -125,12 +126,7 @@ fn explain(measures: &Measures<'_>, remote: &Remote<'_>, file: Option<&str>) -> 
             "/sys/devices/system/node/node*/distance",
         )
     });
-    let remedy = file.map(|file| Remedy {
-        text: "let its memory come from where it runs; cgroup v2 moves what it has, v1 where the cpuset says so".into(),
-        command: format!("echo {near} > {}", words::shell(file)),
-        undo: format!("echo {far} > {}", words::shell(file)),
-        action: Some(Action::write(file, &near, &far)),
-    });
+    let remedy = remedy(measures, remote, (&near, &far));
     Wording {
         title: format!("{who} runs on node {near}, and its memory may come from node {far} alone"),
         text: format!(
@@ -142,6 +138,30 @@ fn explain(measures: &Measures<'_>, remote: &Remote<'_>, file: Option<&str>) -> 
         evidence: [run].into_iter().chain(by_firmware).collect(),
         remedy: remedy.into_iter().collect(),
     }
+}
+
+/// What a thread may use is read, and not which of its groups says so: of several, one above another, it may be any or all of them.
+fn remedy(
+    measures: &Measures<'_>,
+    remote: &Remote<'_>,
+    (near, far): (&str, &str),
+) -> Option<Remedy> {
+    let own = measures.model.cgroup_of(&remote.process, "cpuset").filter(|own| own.path != "/")?;
+    let text = "let its memory come from where it runs; cgroup v2 moves what it has, v1 where the cpuset says so";
+    let above = group_limits::above(measures.model, own).into_iter().filter(|it| it.path != "/");
+    let mut files: Vec<String> = [own].into_iter().chain(above).map(mems_file).collect();
+    if let [file] = &files[..] {
+        return Some(Remedy::to(text).write(file, near, far));
+    }
+    files.reverse();
+    let words: Vec<String> = files.iter().map(|file| words::shell(file)).collect();
+    let way = Remedy::to(format!("{text}: write {near} where this says {far}, from the first on"));
+    let ask = Action::look(Question::State);
+    Some(way.command(format!("grep -H . {}", words.join(" "))).acting(ask))
+}
+
+fn mems_file(group: &Cgroup) -> String {
+    format!("{}/cpuset.mems", group.directory.trim_end_matches('/'))
 }
 
 /// How far its nearest memory is, and memory of its own node.

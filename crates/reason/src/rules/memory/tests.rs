@@ -165,6 +165,57 @@ fn paused_above_high() -> Vec<Fact> {
     facts
 }
 
+/// A thread of the group that stands in a function of the kernel.
+fn standing(frame: &str, kills: u64) -> Vec<Fact> {
+    let made = Made { hits: 0, kills, refaults: 0, reclaim_seconds: 0.0, freed: 320_000 };
+    let frames = ["schedule", frame, "do_user_addr_fault"].map(String::from).to_vec();
+    let wait = Wait {
+        thread: ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "db".into() },
+        begin_ns: 500_000_000,
+        end_ns: 4_500_000_000,
+        wake: Some(Wake { at_ns: 4_500_000_000, ..Wake::default() }),
+        place: Place { state: WaitState::DiskSleep, stack: 3, ..Place::default() },
+        ..Wait::default()
+    };
+    let mut facts = model(made);
+    facts.push(Fact { at_ns: 0, body: Body::Stack(Stack { id: 3, frames }) });
+    facts.push(Fact { at_ns: 4_500_000_000, body: Body::Wait(wait) });
+    facts
+}
+
+/// The killer of a group is off: it met its limit before the look, and no counter moves.
+#[test]
+fn who_stands_because_nobody_is_killed_is_held_up_by_the_limit() {
+    let found = |frame: &str| of_limit(standing(frame, 0));
+    let standing = found("mem_cgroup_oom_synchronize");
+    assert_eq!(standing[0].culprit.name, "/pods/db");
+    assert!(standing[0].text.contains("nobody is killed for it"), "{}", standing[0].text);
+    assert_eq!(found("try_to_free_pages"), [], "it makes room for the host");
+}
+
+/// Whose memory it is fills the groups above as well; and where somebody is killed the others stand for that.
+#[test]
+fn nobody_stands_at_the_limit_of_a_group_above_or_where_one_is_killed() {
+    let found = |kills| {
+        let mut facts = standing("mem_cgroup_oom_synchronize", kills);
+        for fact in facts.clone() {
+            let (path, at_ns) = ("/pods".to_string(), fact.at_ns);
+            let body = match fact.body {
+                Body::Cgroup(group) => Body::Cgroup(Cgroup { path, id: 70, ..group }),
+                Body::CgroupSample(sample) => {
+                    Body::CgroupSample(CgroupSample { path, oom_kills: Some(0), ..sample })
+                }
+                _ => continue,
+            };
+            facts.push(Fact { at_ns, body });
+        }
+        of_limit(facts)
+    };
+    let names: Vec<String> = found(0).into_iter().map(|it| it.culprit.name).collect();
+    assert_eq!(names, ["/pods/db"]);
+    assert!(found(1).iter().all(|it| !it.text.contains("nobody is killed")));
+}
+
 #[test]
 fn a_killed_process_is_named() {
     let model =
@@ -172,6 +223,40 @@ fn a_killed_process_is_named() {
     let found = of_limit(model);
     assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
     assert_eq!(found[0].severity, Severity::Critical);
+}
+
+/// Job 9 was killed at its group's limit. One process is looked at, and so was begun who is in the line.
+fn killed_beneath(looked_at: u32, line: &[u32], parent_pid: u32) -> Vec<Finding> {
+    let mut facts =
+        model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
+    let thread = |pid| ThreadRef { tid: pid, pid, start_ns: 0, comm: "job".into() };
+    let fork = |parent, child| Body::Fork(Fork { parent, child, flags: 0 });
+    let forks = line.windows(2).map(|pair| fork(thread(pair[0]), thread(pair[1])));
+    let job = Thread { thread: thread(9), parent_pid, ..Thread::default() };
+    let (kind, name, pid) = (TargetKind::Process, "sh".to_string(), looked_at);
+    let target = Target { kind, name, pid, cgroups: Vec::new(), words: Vec::new() };
+    let bodies = forks.chain([Body::Thread(job), Body::Target(target)]);
+    facts.extend(bodies.map(|body| Fact { at_ns: 0, body }));
+    of_limit(facts)
+}
+
+/// A shell that begins its job anew whenever it was killed, and one that did not begin it.
+#[test]
+fn who_began_the_killed_learns_of_it() {
+    let found = killed_beneath(8, &[], 8);
+    assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
+    assert_eq!(killed_beneath(8, &[], 1), [], "another one's");
+}
+
+/// A look at a service manager: what its services begin is theirs, and orphans are given to it.
+#[test]
+fn of_what_its_children_begin_a_process_hears_no_more_than_of_their_children() {
+    let found =
+        |looked_at, line: &[u32], parent| !killed_beneath(looked_at, line, parent).is_empty();
+    assert!(found(8, &[8, 9], 0) && found(8, &[8, 20, 9], 20));
+    assert!(!found(8, &[8, 20, 21, 9], 21), "of a service's");
+    assert!(found(1, &[1, 9], 1), "its own");
+    assert!(!found(1, &[], 1), "an orphan, or one that it began long ago");
 }
 
 /// The look of an ordinary user: no event, no log.

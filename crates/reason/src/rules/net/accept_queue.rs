@@ -10,7 +10,7 @@
 //!
 //! Edit together: listeners.rs.
 
-use crate::facts::{LimitKind, ThreadRef};
+use crate::facts::{Endpoint, LimitKind, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
@@ -28,7 +28,8 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Part of the look that clients lose.
 static WAITED: Threshold = Threshold::new(
@@ -38,6 +39,9 @@ static WAITED: Threshold = Threshold::new(
      wait for long",
     "chosen: the second try of a connect comes after 1 s",
 );
+
+/// Connections from which a server may have all that it may have.
+const SEVERAL: usize = 2;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -262,12 +266,53 @@ fn wording(
     Wording {
         title: format!("{server} does not accept its connections on {place}"),
         text: format!(
-            "{queued} to be accepted, {} may{refused}. The server {does}{stands}.{who}",
+            "{queued} to be accepted, {} may{refused}. The server {does}{stands}.{}{who}",
             listener.state.accept_limit,
+            takes_no_more(measures, listener),
         ),
         evidence: evidence(measures, listener, longest),
         remedy: remedy(listener.process, class),
     }
+}
+
+/// Of a queue whose limit is 0, which the program asked for or the host allows no more: that some servers ask so that have as many connections as they may
+/// (listen(2) again) is a possibility where it has several, with how many, and whose most of them are; sentences with a space before them.
+fn takes_no_more(measures: &Measures<'_>, listener: Listener<'_>) -> String {
+    if listener.state.accept_limit > 0 {
+        return String::new();
+    }
+    let own = listener.socket;
+    let accepted = |end: &Endpoint| match &end.object {
+        ObjectRef::Inet(socket) => {
+            let is_its = end.process.pid == listener.process.pid && socket.netns == own.netns;
+            let is_there = socket.local.port() == own.local.port() && socket.remote.port() != 0;
+            is_its && is_there && measures.graph.is_accepted(socket)
+        }
+        _ => false,
+    };
+    let mut all = BTreeSet::new();
+    let mut by_client: BTreeMap<u32, (usize, ThreadRef)> = BTreeMap::new();
+    for end in measures.model.held.endpoints.iter().filter(|end| accepted(end)) {
+        let ObjectRef::Inet(socket) = &end.object else { continue };
+        if !all.insert(socket.ino) {
+            continue;
+        }
+        for far in measures.graph.far_processes(socket) {
+            by_client.entry(far.pid).or_insert((0, far)).0 += 1;
+        }
+    }
+    let fact = " Its backlog is 0: so the program asked (listen(2)), or net.core.somaxconn is 0.";
+    if all.len() < SEVERAL {
+        return fact.into();
+    }
+    let most = by_client.into_values().max_by_key(|(count, far)| (*count, Reverse(far.pid)));
+    let whose = most.map_or_else(String::new, |(count, far)| {
+        format!(", {count} of them to {}", words::who(&far))
+    });
+    let all = words::count(all.len(), "connection", "connections");
+    format!(
+        "{fact} Some servers ask so while they have all the connections that they may have, which this one may do: it has {all}{whose}."
+    )
 }
 
 fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Vec<Evidence> {

@@ -43,6 +43,42 @@ fn a_server_that_listens_by_mptcp_accepts_clients_of_tcp() {
 }
 
 #[test]
+fn a_server_with_a_backlog_of_0_may_have_all_the_connections_that_it_may_have() {
+    let text = |accept_limit: u32, connections: u64, netns: u32| {
+        let mut facts = listener(5, 12);
+        if let Body::Endpoint(Endpoint { socket: Some(state), .. }) = &mut facts[0].body {
+            state.accept_limit = accept_limit;
+        }
+        for (at, pid) in [(0, 30), (1, 30), (2, 31)].into_iter().take(connections as usize) {
+            let port = 50_000 + at;
+            let (near, far) = (format!("10.0.0.2:{port}"), "10.0.0.2:80");
+            let state = SocketState::default;
+            let mut ends = [
+                with_state(20, "server", inet("tcp", 400 + at, far, &near, 1), state()),
+                with_state(pid, "pool", inet("tcp", 500 + at, &near, far, 1), state()),
+            ];
+            for end in &mut ends {
+                if let Body::Endpoint(Endpoint { object: ObjectRef::Inet(it), .. }) = &mut end.body
+                {
+                    it.netns = netns;
+                }
+            }
+            facts.extend(ends);
+        }
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        findings(facts)[0].text.clone()
+    };
+    let none = text(0, 3, 1);
+    assert!(none.contains("Its backlog is 0: so the program asked"), "{none}");
+    assert!(none.contains("it has 3 connections, 2 of them to pool 30."), "{none}");
+    for (connections, netns) in [(1, 1), (0, 1), (3, 2)] {
+        let few = text(0, connections, netns);
+        assert!(few.contains("Its backlog is 0") && !few.contains("Some servers"), "{few}");
+    }
+    assert!(!text(4, 3, 1).contains("backlog is 0"), "a queue that is full");
+}
+
+#[test]
 fn one_attempt_is_said_as_one() {
     let text = |overflows| {
         let mut facts = listener(5, overflows);

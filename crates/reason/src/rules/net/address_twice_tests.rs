@@ -23,6 +23,7 @@ fn asks(hardware: [&str; 2], joined: bool) -> Vec<Fact> {
             far_netns,
             far_index: 2,
             hardware,
+            tunnel: String::new(),
         }))
     };
     let link = |netns, index, name: &str, kind: &str| Link {

@@ -292,8 +292,14 @@ mod tests {
             wait(10, "curl", "connect", object, 0, 40),
             next_hop("10.0.0.2", ("eth0", "veth", 2), FAILED),
         ];
-        let here =
-            AddressHere { netns: 1, address, far_netns: 2, far_index: 4, hardware: Vec::new() };
+        let here = AddressHere {
+            netns: 1,
+            address,
+            far_netns: 2,
+            far_index: 4,
+            hardware: Vec::new(),
+            tunnel: String::new(),
+        };
         facts.extend(has.then(|| fact(Body::AddressHere(here))));
         let link = |netns, index, name: &str, peer, port| Link {
             netns,
@@ -343,8 +349,14 @@ mod tests {
     #[test]
     fn where_another_namespace_has_the_address_too_the_one_that_the_links_lead_to_counts() {
         let address = "10.0.0.2".parse().expect("an address");
-        let other =
-            AddressHere { netns: 1, address, far_netns: 4, far_index: 4, hardware: Vec::new() };
+        let other = AddressHere {
+            netns: 1,
+            address,
+            far_netns: 4,
+            far_index: 4,
+            hardware: Vec::new(),
+            tunnel: String::new(),
+        };
         let mut facts = asks(1, true);
         facts.push(fact(Body::AddressHere(other)));
         assert_eq!(findings(facts)[0].culprit.name, "port far");

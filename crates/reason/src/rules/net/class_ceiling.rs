@@ -8,6 +8,7 @@ use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_queue::{Queue, flow_seconds};
+use crate::measure::tunnels::carrier_of;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
@@ -21,6 +22,7 @@ use crate::rules::net::writers::{BUSY, Writer, claim, writers};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+use std::collections::BTreeSet;
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -76,7 +78,7 @@ fn matched<'m>(
 ) -> Option<Match<'m>> {
     let class = held_by.ceiling.class;
     let readers = slow_readers(measures, queue, mine);
-    let lost = in_target(measures, delayed(measures, queue, &readers));
+    let lost = in_target(measures, delayed(measures, queue, &readers, mine));
     let most = mine.iter().max_by(|a, b| a.lost.total_cmp(&b.lost));
     let (victim, seconds) = match most {
         Some(writer) => (words::who(&writer.stream.endpoint.process), writer.lost),
@@ -161,13 +163,28 @@ fn sent(who: &ThreadRef, readers: &[Reader<'_>]) -> String {
     }
 }
 
-/// Who has packets in the queue for longer than they would wait in a good one, and who reads such.
-fn delayed(measures: &Measures<'_>, queue: &Queue<'_>, readers: &[Reader<'_>]) -> Losses {
+/// Who has packets in the queue for longer than they would wait in a good one, and who reads such; and event loops whose data stand before it, in
+/// whoever's packets they go (a tunnel's).
+fn delayed(
+    measures: &Measures<'_>,
+    queue: &Queue<'_>,
+    readers: &[Reader<'_>],
+    writers: &[Writer<'_>],
+) -> Losses {
     let mut lost = Losses::new();
     add_to(&mut lost, readers);
+    // What a tunnel's program sends for them are the same data, and they wait once.
+    let mut carriers = BTreeSet::new();
+    for writer in writers.iter().filter(|writer| writer.end.is_none()) {
+        let process = &writer.stream.endpoint.process;
+        let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
+        loss.1 = loss.1.max(writer.lost);
+        carriers.extend(carrier_of(measures.model, writer.stream.socket).map(|by| by.pid));
+    }
     for flow in &queue.flows {
         let slow = flow_seconds(&[*flow]).is_some_and(|seconds| seconds >= TARGET.value);
-        if let (Some(process), true) = (&flow.process, slow) {
+        let own = flow.process.as_ref().filter(|by| !carriers.contains(&by.pid));
+        if let (Some(process), true) = (own, slow) {
             let waited = (flow.sojourn_ns as f64 / 1e9).min(measures.model.look.seconds());
             let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
             loss.1 = loss.1.max(waited);
@@ -273,6 +290,42 @@ mod tests {
         assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.class_ceiling", 10));
         assert!(found[0].title.starts_with("what is sent to client 10 is held"), "{found:?}");
         assert!(read(0).iter().all(|it| it.code != "net.class_ceiling"));
+    }
+
+    #[test]
+    fn whose_data_a_tunnel_carries_through_the_class_is_held_back_by_it() {
+        let through = |kind: &str, look: TargetKind| {
+            let mut facts = class(90, 620_000);
+            let process = crate::rules::scenes::thread(20, "upload");
+            let tap = TapReader { netns: 1, interface: "tun0".into(), process };
+            let busy = |busy_us| event_loop(SocketState { busy_us, ..SocketState::default() });
+            facts.extend(busy(4_900_000));
+            let mut other = busy(3_000_000);
+            if let Body::Endpoint(end) = &mut other[0].body
+                && let ObjectRef::Inet(socket) = &mut end.object
+            {
+                socket.ino = 101;
+                socket.local.set_port(40_001);
+            }
+            facts.extend(other);
+            facts.push(next_hop("10.0.0.2", ("tun0", kind, 5), 0));
+            facts.push(crate::rules::scenes::fact(Body::TapReader(tap)));
+            facts.retain(|fact| {
+                !matches!(&fact.body, Body::QdiscFlow(flow)
+                    if flow.process.as_ref().is_some_and(|it| it.pid == 10))
+            });
+            facts.push(look_at(look, 10));
+            findings(facts)
+        };
+        for look in [TargetKind::Process, TargetKind::Host] {
+            let found = through("tun", look);
+            assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.class_ceiling", 10));
+            let waited = found[0].victims[0].wait_seconds;
+            assert!((waited - 4.9).abs() < 0.1, "of two streams the longer one: {waited}");
+            assert!(found[0].victims.iter().all(|it| it.pid != 20), "{:?}", found[0].victims);
+        }
+        let past = through("veth", TargetKind::Process);
+        assert!(past.iter().all(|it| it.code != "net.class_ceiling"));
     }
 
     #[test]

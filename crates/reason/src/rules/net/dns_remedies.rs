@@ -4,7 +4,7 @@
 //! server that asks others, have a configuration of their own. Must not: change a file that the asker does not read.
 
 use super::dns_answered::{Answers, LATE, asked_name};
-use crate::facts::{ObjectRef, ThreadRef};
+use crate::facts::{InetRef, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
@@ -55,7 +55,17 @@ impl<'e> Asker<'e> {
 /// It answers DNS questions itself.
 fn serves(measures: &Measures<'_>, thread: &ThreadRef) -> bool {
     let mut own = measures.model.held.endpoints.iter().filter(|end| end.process.pid == thread.pid);
-    own.any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.local.port() == PORT))
+    own.any(|end| {
+        matches!(&end.object, ObjectRef::Inet(socket)
+            if socket.local.port() == PORT || socket.protocol == "udp" && answers_at(measures, socket))
+    })
+}
+
+/// Somebody asked for a name at a socket's port, wherever a name server may listen.
+fn answers_at(measures: &Measures<'_>, socket: &InetRef) -> bool {
+    let mut asked = measures.model.net.dns_queries.iter();
+    let is_own = |ip: IpAddr| socket.local.ip().is_unspecified() || socket.local.ip() == ip;
+    asked.any(|(_, query)| query.server.port() == socket.local.port() && is_own(query.server.ip()))
 }
 
 /// The C libraries wait for an answer in poll. Who waits in the receiving itself has a resolver of its own.
@@ -81,7 +91,10 @@ pub(super) fn remedies(
         "" => ".",
         name => name,
     };
-    let at = server.map_or_else(String::new, |server| format!("@{} ", server.ip()));
+    let at = server.map_or_else(String::new, |server| match server.port() {
+        PORT => format!("@{} ", server.ip()),
+        port => format!("@{} -p {port} ", server.ip()),
+    });
     let netns = measures.model.threads.identity(asker.thread).map_or(0, |known| known.netns);
     let dig = command_in(measures.model, netns, "dig");
     let mut remedies = vec![Remedy {
@@ -91,9 +104,18 @@ pub(super) fn remedies(
         action: Some(Action::look(Question::State).through(dig.through.as_ref())),
         ..Remedy::default()
     }];
-    if asker.forwards {
+    // resolv.conf names no port.
+    let is_elsewhere = server.is_some_and(|server| server.port() != PORT);
+    if asker.forwards || is_elsewhere {
         remedies[0].text = "ask that server yourself, then repair it".into();
+    }
+    if asker.forwards {
         remedies.push(elsewhere_configured(measures, asker, server));
+    } else if is_elsewhere {
+        remedies.push(Remedy::to(format!(
+            "name another server where {} was told that port",
+            measures.model.threads.who(asker.thread)
+        )));
     } else if asker.own_resolver {
         remedies.push(Remedy {
             text: format!(

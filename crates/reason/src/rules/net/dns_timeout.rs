@@ -192,7 +192,7 @@ fn evidence(answers: &Answers<'_>, end: &End) -> Vec<Evidence> {
         "s",
         "sched_switch and the task iterator",
     )];
-    let sent = "net_dev_queue, netif_receive_skb: UDP port 53";
+    let sent = "net_dev_queue, netif_receive_skb: UDP";
     if answers.asked > 0 {
         let silent = answers.unanswered.len() as f64;
         evidence.push(Evidence::new("questions asked", answers.asked as f64, "1", sent));
@@ -385,5 +385,24 @@ mod tests {
         let ways: Vec<&str> = found.remedy.iter().map(|way| &*way.command).collect();
         assert_eq!(ways, ["dig @10.0.0.53 -q db.internal +time=1 +tries=1", ""]);
         assert!(found.remedy[1].text.contains("dnsmasq 812"), "{}", found.remedy[1].text);
+    }
+
+    #[test]
+    fn a_name_server_at_a_port_of_its_own_is_asked_there_and_resolv_conf_is_not_its_place() {
+        let at = address("10.0.0.53:5353");
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.server = at;
+            }
+        }
+        let found = findings(facts);
+        assert_eq!(
+            (&*found[0].code, &*found[0].object.name),
+            ("net.dns_timeout", "10.0.0.53:5353")
+        );
+        let ways = &found[0].remedy;
+        assert_eq!(ways[0].command, "dig @10.0.0.53 -p 5353 -q db.internal +time=1 +tries=1");
+        assert!(ways.iter().all(|way| !way.text.contains("resolv.conf")), "{ways:?}");
     }
 }

@@ -7,11 +7,12 @@
 //! Must not: blame the peer, whom the packet never reached; or name a rule that another one may be. Rejected: rules alone (a rule
 //! that would match may stand behind one that accepts).
 
+use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::filter_rules::{Suspects, suspects};
 use crate::measure::packet_drops::Dropped;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::net::dropped_packets::{
     LOST_ONE, Losing, NOTICED, claiming, losing, noticed, of_namespace, packets, waited_for,
 };
@@ -21,6 +22,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// What the kernel calls it.
 pub(crate) const REASON: &str = "NETFILTER_DROP";
@@ -78,7 +80,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             None => first.flow.socket_ino != 0,
         };
         let is_own = if first.is_outgoing { is_there } else { is_sent_there(measures, &first) };
-        let suspects = suspects(measures.model, &first, is_own);
+        let (suspects, is_own) = made_there(measures.model, &first, is_own);
         let netns = first.kind.netns;
         let key = match suspects.rule {
             Some(it) => (netns, &*it.family, &*it.table, &*it.chain, it.handle, is_own),
@@ -88,6 +90,34 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         all.entry(key).or_insert_with(new).losing.push(losing);
     }
     all.into_values().filter_map(|filtered| matched(measures, ends, filtered)).collect()
+}
+
+/// The rules that may have been it, and whether the packet was made there. Where what comes back has no sender (the kernel ends the connections of a
+/// process that is gone), that is said by the only rule that fits, and by its address, which is one of that namespace: what comes from another host
+/// never passes the chains on the way out. A policy fits everything, and says nothing.
+fn made_there<'m>(model: &'m Model, first: &Dropped<'m>, is_own: bool) -> (Suspects<'m>, bool) {
+    let there = suspects(model, first, is_own);
+    let is_nobodys = !is_own
+        && !first.is_outgoing
+        && first.flow.sender.is_none()
+        && is_address_of(model, first.kind.netns, first.flow.from.ip());
+    let other = (there.all.is_empty() && is_nobodys).then(|| suspects(model, first, true));
+    match other.filter(|it| it.rule.is_some_and(|rule| rule.handle != 0)) {
+        Some(other) => (other, true),
+        None => (there, is_own),
+    }
+}
+
+/// Whether a network namespace of this host is known to have an address: an interface or a socket there has it.
+fn is_address_of(model: &Model, netns: u32, address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let mut here = model.net.drop_causes.addresses_here.values().flatten();
+    let has_it = |end: &Endpoint| match &end.object {
+        ObjectRef::Inet(it) => it.netns == netns && it.local.ip().to_canonical() == address,
+        _ => false,
+    };
+    here.any(|it| it.far_netns == netns && it.address.to_canonical() == address)
+        || model.held.endpoints.iter().any(has_it)
 }
 
 /// Whether an answer was dropped where it was made. Over loopback it comes in there as well.
@@ -149,10 +179,7 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
         if packets == 1 { "was" } else { "were" },
         where_dropped(measures, filtered),
         whose(filtered),
-        match first.dropped[0].flow.protocol.as_str() {
-            "tcp" => " TCP sends each of them again, later each time.",
-            _ => "",
-        },
+        again(first, filtered),
     );
     let mut evidence = vec![
         Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
@@ -172,6 +199,19 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     let dropped = &filtered.losing[0].dropped[0];
     let remedy = ways_out(measures.model, filtered.netns, filtered.suspects.rule, dropped);
     Wording { title, text, evidence, remedy }
+}
+
+/// What comes of it, a sentence with a space before it. Of an answer that a rule rejects that is up to whoever sent it.
+fn again(first: &Losing<'_>, filtered: &Filtered<'_>) -> &'static str {
+    let rejects = filtered.suspects.rule.is_some_and(|rule| rule.rejects);
+    match (first.dropped[0].flow.protocol.as_str(), first.dropped[0].is_outgoing) {
+        ("tcp", true) if rejects && first.connects => {
+            " The rule answers as well (REJECT), and who is in connect(2) hears of that with his second packet, a second later."
+        }
+        ("tcp", false) if rejects => "",
+        ("tcp", _) => " TCP sends each of them again, later each time.",
+        _ => "",
+    }
 }
 
 /// In which namespace, and as what.
@@ -326,6 +366,72 @@ mod tests {
         facts.pop();
         facts.push(of(2));
         assert_eq!(findings(facts)[0].culprit.name, "packet filter", "it came from another");
+    }
+
+    /// An answer from port 80 that nobody is known to have sent is dropped in namespace 1, where another socket has an address.
+    fn answered(local: &str, rule: FilterRule) -> Vec<crate::answer::report::Finding> {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+        findings(vec![
+            wait(10, "curl", "recvfrom", object, 0, 40),
+            endpoint(20, "sshd", inet("tcp", 101, local, "0.0.0.0:0", 10)),
+            dropped(REASON, "tcp", "192.0.2.1:80", "10.0.0.1:40000", 4),
+            fact(Body::FilterRule(rule)),
+        ])
+    }
+
+    fn of_answers(source_port: u16) -> FilterRule {
+        FilterRule { destination_port: None, source_port: Some(source_port), ..rule() }
+    }
+
+    #[test]
+    fn what_is_sent_for_a_process_that_is_gone_is_led_to_the_rule_on_its_way_out() {
+        let found = answered("192.0.2.1:22", of_answers(80));
+        assert!(found[0].title.contains("\"tcp sport 80 drop\" of chain"), "{found:?}");
+        assert!(found[0].text.contains("on the way out"), "{}", found[0].text);
+        let other = answered("192.0.2.1:22", of_answers(81));
+        assert_eq!(other[0].culprit.name, "packet filter");
+    }
+
+    #[test]
+    fn an_answer_of_another_host_passes_no_rule_on_the_way_out() {
+        let policy = || FilterRule { handle: 0, protocol: None, destination_port: None, ..rule() };
+        for (local, rule) in
+            [("10.0.0.1:22", of_answers(80)), ("10.0.0.1:22", policy()), ("192.0.2.1:22", policy())]
+        {
+            let found = answered(local, rule);
+            assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "packet filter"));
+            assert!(found[0].text.contains("on the way in"), "{}", found[0].text);
+        }
+    }
+
+    #[test]
+    fn who_is_rejected_hears_of_it_with_his_second_packet() {
+        let said = |mut facts: Vec<Fact>, rejects: bool| {
+            for Fact { body, .. } in &mut facts {
+                if let Body::FilterRule(rule) = body {
+                    rule.rejects = rejects;
+                }
+            }
+            let found = findings(facts);
+            assert_eq!((&*found[0].code, found[0].culprit.name != "packet filter"), (CODE, true));
+            found[0].text.contains("with his second packet")
+        };
+        let connects = || connects(40, "10.0.0.1:40000");
+        assert!(said(connects(), true) && !said(connects(), false));
+        let mut back = connects();
+        if let Body::PacketDrops(drops) = &mut back[1].body {
+            let flow = &mut drops.flows[0];
+            (flow.from, flow.to) = (flow.to, flow.from);
+        }
+        back[2] = fact(Body::FilterRule(FilterRule { hook: "input".into(), ..of_answers(80) }));
+        assert!(!said(back, true), "it is the answer that is rejected");
+        let sent = |syscall: &str| {
+            let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+            let mut facts = connects();
+            facts[0] = wait(10, "curl", syscall, object, 0, 40);
+            facts
+        };
+        assert!(!said(sent("recvfrom"), true), "it is connected");
     }
 
     #[test]

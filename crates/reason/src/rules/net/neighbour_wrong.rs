@@ -190,7 +190,14 @@ mod tests {
             hop.hardware = SAYS.into();
         }
         let hardware = hardware.iter().map(|it| it.to_string()).collect();
-        let here = AddressHere { netns: 1, address, far_netns: 2, far_index: 4, hardware };
+        let here = AddressHere {
+            netns: 1,
+            address,
+            far_netns: 2,
+            far_index: 4,
+            hardware,
+            tunnel: String::new(),
+        };
         let link = |netns, index, peer| Link {
             netns,
             netns_name: format!("ns{netns}"),
@@ -258,6 +265,7 @@ mod tests {
                 far_netns: 3,
                 far_index: 4,
                 hardware,
+                tunnel: String::new(),
             }))
         };
         let with = |here: &str, other: &str| {

@@ -98,8 +98,13 @@ fn through(measures: &Measures<'_>, ends: &[End], keeper: &Keeper) -> Vec<Part> 
     let is_command = kind_of_target(measures) == Some(TargetKind::Command);
     let mut parts = Vec::new();
     for (at, end) in ends.iter().enumerate().filter(|(_, end)| !end.victims.is_empty()) {
+        // Inside a server that says no more of itself.
+        let is_inside = end.kind == EndKind::Lock
+            && matches!(end.object, Object::Inside(_))
+            && end.lock_kind(measures.model).is_none();
         let takes_time = matches!(end.kind, EndKind::Sleep | EndKind::Works | EndKind::Remote)
-            || matches!(end.kind, EndKind::Open | EndKind::Idle);
+            || matches!(end.kind, EndKind::Open | EndKind::Idle)
+            || is_inside;
         if !takes_time || !leads_on(measures, end, keeper) {
             continue;
         }

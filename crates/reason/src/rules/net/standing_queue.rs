@@ -6,10 +6,12 @@
 //!
 //! Must not: blame anybody.
 
+use crate::facts::QdiscFlow;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::packet_queue::{Ceiling, Queue};
 use crate::measure::tcp_stream::Stream;
+use crate::measure::tunnels::carrier_of;
 use crate::model::object::Object;
 use crate::rules::net::retransmits::{HEAVY_LOSS, loses};
 use crate::threshold::Threshold;
@@ -144,6 +146,33 @@ pub(super) fn passed<'s, 'm>(
     (!first.queue.is_delay() || !loses(stream, &HEAVY_LOSS)).then_some(first)
 }
 
+/// The socket by which an end's answer was asked for: of a server whose next event nobody was seen to bring too, since that may be what is under
+/// way to it.
+fn asked_by(end: &End) -> Option<u64> {
+    let for_events = matches!(end.class, WaitClass::Idle | WaitClass::SocketRead);
+    let before = match end.kind {
+        EndKind::Remote if end.class == WaitClass::SocketRead => return inet(&end.object),
+        EndKind::Open if for_events => end.links.get(..end.named)?,
+        _ => return None,
+    };
+    let asked = before.iter().rfind(|link| link.class == WaitClass::SocketRead)?;
+    inet(&asked.object)
+}
+
+fn inet(object: &Object) -> Option<u64> {
+    match object {
+        Object::Inet(ino) => Some(*ino),
+        _ => None,
+    }
+}
+
+/// Whether all that a tunnel's program sends through a queue goes to one host: behind which of several an address is only the program knows.
+fn is_to_one_host(flows: &[&QdiscFlow], pid: u32) -> bool {
+    let own = flows.iter().filter(|it| it.process.as_ref().is_some_and(|by| by.pid == pid));
+    let mut hosts = own.map(|flow| flow.remote.ip().to_canonical());
+    hosts.next().is_some_and(|first| hosts.all(|host| host == first))
+}
+
 /// Ends of waits for an answer that the asker's packets mostly spent in this queue.
 pub(super) fn answers_behind(
     measures: &Measures<'_>,
@@ -151,18 +180,45 @@ pub(super) fn answers_behind(
     queue: &Queue<'_>,
 ) -> Vec<usize> {
     let is_behind = |end: &End| {
-        let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
-        let Object::Inet(ino) = end.object else { return false };
+        let Some(ino) = asked_by(end) else { return false };
         let called = &measures.model.called;
         let ways = called.socket(ino).map(|socket| called.translations.ways(socket));
         let is_its = |pair| ways.is_some_and(|ways| ways.contains(&pair));
-        let own = queue
-            .flows
-            .iter()
-            .filter(|flow| flow.socket_ino == ino || is_its((flow.local, flow.remote)));
+        let carrier = called
+            .socket(ino)
+            .and_then(|it| carrier_of(measures.model, it))
+            .filter(|by| is_to_one_host(&queue.flows, by.pid));
+        let carries = |flow: &QdiscFlow| {
+            carrier.is_some_and(|by| flow.process.as_ref().is_some_and(|it| it.pid == by.pid))
+        };
+        let is_own = |flow: &&&QdiscFlow| {
+            flow.socket_ino == ino || is_its((flow.local, flow.remote)) || carries(flow)
+        };
+        let own = queue.flows.iter().filter(is_own);
         let queued: f64 = own.map(|flow| flow.sojourn_ns as f64 / 1e9).sum();
         let lost: f64 = end.victims.values().map(|(_, seconds)| seconds).sum();
-        waits && lost > 0.0 && queued >= ANSWER_BEHIND.value * lost
+        lost > 0.0 && queued >= ANSWER_BEHIND.value * lost
     };
     ends.iter().enumerate().filter(|(_, end)| is_behind(end)).map(|(at, _)| at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Body;
+    use crate::rules::net::scenes::{address, flow};
+
+    #[test]
+    fn what_a_tunnel_sends_to_several_hosts_is_not_known_to_be_of_one_address() {
+        let is = |remotes: &[&str]| {
+            let to = |remote: &&str| match flow(30, "vpn", 1_194, 15, 1_500, 303).body {
+                Body::QdiscFlow(sent) => Some(QdiscFlow { remote: address(remote), ..sent }),
+                _ => None,
+            };
+            let flows: Vec<QdiscFlow> = remotes.iter().filter_map(to).collect();
+            is_to_one_host(&flows.iter().collect::<Vec<_>>(), 30)
+        };
+        assert!(is(&["10.0.0.2:9"]) && is(&["10.0.0.2:9", "10.0.0.2:10"]));
+        assert!(!is(&["10.0.0.2:9", "10.0.0.3:9"]) && !is(&[]));
+    }
 }

@@ -4,7 +4,7 @@
 
 use super::scenes::*;
 use crate::facts::*;
-use crate::rules::scenes::{LOOK_NS, fact};
+use crate::rules::scenes::{LOOK_NS, endpoint, fact};
 use crate::rules::wording::Severity;
 
 #[test]
@@ -96,6 +96,35 @@ fn an_answer_whose_question_stands_in_the_queue_is_waited_for_there() {
     };
     assert_eq!(with_queue(290), ["net.local_queue"]);
     assert_eq!(with_queue(0), ["net.slow_peer"]);
+}
+
+/// Client 10 sends to a server of this host by the queue, and waits for its answer; the server waits for whatever comes.
+#[test]
+fn a_server_to_whom_the_question_is_still_under_way_holds_nobody_up() {
+    let with_queue = |least_ms| {
+        let mut facts = queue(least_ms);
+        let near = inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", 1);
+        let far = inet("tcp", 200, "10.0.0.2:80", "10.0.0.1:40000", 1);
+        let mut sent = of_stream(flow(10, "client", 100, 900, 900_000, 303));
+        if let Body::QdiscFlow(flow) = &mut sent.body {
+            (flow.local, flow.remote) = (address("10.0.0.1:40000"), address("10.0.0.2:80"));
+        }
+        let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+        facts.extend([
+            look_at(TargetKind::Process, 10),
+            endpoint(10, "client", near.clone()),
+            endpoint(30, "server", listens),
+            endpoint(30, "server", far.clone()),
+            wait(10, "client", "recvfrom", near, 0, 48),
+            wait(30, "server", "select", far, 0, 49),
+            sent,
+        ]);
+        codes(facts)
+    };
+    let behind = with_queue(290);
+    assert_eq!(behind[0], "net.local_queue");
+    assert!(!behind.contains(&"process.socket_peer".to_string()), "{behind:?}");
+    assert!(!with_queue(0).contains(&"net.local_queue".to_string()));
 }
 
 /// Client 10 reads the rest of an answer whose server has closed the connection, and which passes the queue; who else sends through it.
@@ -348,6 +377,31 @@ fn what_goes_into_a_tunnel_waits_in_the_queue_that_the_tunnels_packets_pass() {
     assert!(said(false, false).is_none(), "another's tunnel");
     let beside = said(true, true).expect("it stands there").remedy;
     assert!(beside.iter().any(|it| it.text.starts_with("keep the queue short")), "{beside:?}");
+}
+
+#[test]
+fn a_question_in_a_tunnel_waits_where_all_of_the_tunnels_packets_go_to_one_host() {
+    let said = |hosts: &[&str]| {
+        let mut facts = queue(290);
+        for (port, host) in (1_194..).zip(hosts) {
+            let mut sent = flow(30, "vpn", port, 15, 1_500, 303);
+            if let Body::QdiscFlow(flow) = &mut sent.body {
+                flow.remote = address(host);
+            }
+            facts.push(sent);
+        }
+        let inside = inet("tcp", 100, "10.8.0.1:40000", "10.8.0.2:80", 1);
+        facts.push(wait(10, "call", "recvfrom", inside, 0, 48));
+        facts.push(next_hop("10.8.0.2", ("tun0", "tun", 5), 0));
+        let process = crate::rules::scenes::thread(30, "vpn");
+        let reader = TapReader { netns: 1, interface: "tun0".into(), process };
+        facts.push(fact(Body::TapReader(reader)));
+        facts.push(look_at(TargetKind::Process, 10));
+        codes(facts)
+    };
+    assert_eq!(said(&["10.0.0.2:9", "10.0.0.2:10"]), ["net.local_queue"]);
+    let several = said(&["10.0.0.2:9", "10.0.0.3:9"]);
+    assert!(several.contains(&"net.slow_peer".to_string()), "{several:?}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 }
 
 fn explain(measures: &Measures<'_>, tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
-    let (victim, pid) = (&loss.victim, tries.last.thread.pid);
+    let (victim, pid) = (refusal_words::subject(measures, tries, loss), tries.last.thread.pid);
     let by = measures.model.threads.who(&tries.last.thread);
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let mut evidence = refusal_words::evidence(tries, loss.seconds);
@@ -94,7 +94,8 @@ fn explain(measures: &Measures<'_>, tries: &Tries<'_>, is_own: bool, loss: &Loss
     let who = &tries.last.thread;
     let met = tries.last.limit;
     let text = "let it have twice as many, if it does not leak them";
-    let more = met.map(|met| raised_limit::twice(text, who, ("--nofile", "RLIMIT_NOFILE"), &met));
+    let of = ("--nofile", "RLIMIT_NOFILE");
+    let more = met.map(|met| raised_limit::twice(measures, text, who, of, &met));
     let see =
         Remedy::to("see which it has").ask(Question::State, who, format!("ls -l /proc/{pid}/fd"));
     Wording {

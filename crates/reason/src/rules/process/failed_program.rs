@@ -16,6 +16,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How a program ended.
@@ -23,8 +24,8 @@ struct Runs {
     failures: usize,
     first_ns: Ns,
     last_ns: Ns,
-    /// As wait(2) has it.
-    last_code: u32,
+    /// How most of them ended, as wait(2) has it: whatever ends the caller ends the last of them as well.
+    code: u32,
     /// Who began the last of them, as far as that was seen.
     by: Option<ThreadRef>,
     /// Each said no to a question, and did not fail.
@@ -42,7 +43,8 @@ impl Runs {
         };
         let failures: Vec<(Ns, u32, u32)> = threads.exits.iter().filter_map(fails).collect();
         let (first_ns, ..) = *failures.first()?;
-        let (last_ns, last_code, _) = *failures.last()?;
+        let (last_ns, ..) = *failures.last()?;
+        let code = usual(&failures)?;
         // Somebody else may run the same program.
         let is_here = |fork: &Fork| end.links.iter().any(|link| link.who.pid == fork.parent.pid);
         let is_begin = |(at_ns, fork): &&(Ns, Fork)| {
@@ -52,16 +54,25 @@ impl Runs {
         let by = threads.forks.iter().rfind(is_begin).map(|(_, fork)| fork.parent.clone());
         let is_no = |code: u32| code & 0x7f == 0 && programs::says_no(program, code / 256);
         let are_answers = failures.iter().all(|(_, code, _)| is_no(*code));
-        Some(Self { failures: failures.len(), first_ns, last_ns, last_code, by, are_answers })
+        Some(Self { failures: failures.len(), first_ns, last_ns, code, by, are_answers })
     }
 
     /// `status 2`, `signal 11`.
     fn end(&self) -> String {
-        match self.last_code & 0x7f {
-            0 => format!("status {}", self.last_code / 256),
+        match self.code & 0x7f {
+            0 => format!("status {}", self.code / 256),
             signal => format!("signal {signal}"),
         }
     }
+}
+
+/// The status that most ended with; of several that as many ended with, the last.
+fn usual(failures: &[(Ns, u32, u32)]) -> Option<u32> {
+    let mut times: HashMap<u32, usize> = HashMap::new();
+    for (_, code, _) in failures {
+        *times.entry(*code).or_default() += 1;
+    }
+    failures.iter().map(|(_, code, _)| *code).max_by_key(|code| times.get(code))
 }
 
 /// Of an end that is the sleeps between the runs.

@@ -8,6 +8,7 @@ mod core_dump;
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
 pub(crate) mod descriptor_trend;
+mod ended_connection;
 mod failed_program;
 #[cfg(test)]
 mod failed_program_tests;

@@ -164,7 +164,7 @@ fn file(group: &Cgroup) -> String {
 }
 
 fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
-    let victim = &loss.victim;
+    let victim = refusal_words::subject(measures, tries, loss);
     let limit = tries.last.limit.map_or(0, |limit| limit.limit);
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let mut evidence = refusal_words::evidence(tries, loss.seconds);
@@ -218,23 +218,12 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
     }
 }
 
-/// A command's own limit is that of the shell that starts it. The kernel holds the count of all that the user has against the limit of whoever
-/// begins another.
+/// The kernel holds the count of all that the user has against the limit of whoever begins another.
 fn of_user(measures: &Measures<'_>, tries: &Tries<'_>, met: &DeniedLimit) -> Remedy {
-    match measures.is_command() {
-        true => Remedy {
-            text: "let it go on until its user has twice as many, in the shell that starts it (as root, if ulimit -Hu is lower)"
-                .into(),
-            command: format!("ulimit -Su {}", met.limit.saturating_mul(2)),
-            undo: format!("ulimit -Su {}", met.limit),
-            ..Remedy::default()
-        },
-        false => {
-            let text =
-                "let this process, and what it begins, go on until its user has twice as many; or end some";
-            raised_limit::twice(text, &tries.last.thread, ("--nproc", "RLIMIT_NPROC"), met)
-        }
-    }
+    let text =
+        "let it, and what it begins, go on until its user has twice as many; or end some of those";
+    let of = ("--nproc", "RLIMIT_NPROC");
+    raised_limit::twice(measures, text, &tries.last.thread, of, met)
 }
 
 #[cfg(test)]

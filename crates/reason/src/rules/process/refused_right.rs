@@ -7,7 +7,7 @@
 //! Edit together: waits/retries.rs (when a sleep is for a right).
 
 use super::raised_limit;
-use crate::facts::{Denied, DeniedLimit};
+use crate::facts::{Denied, DeniedLimit, Endpoint, Mount, ObjectRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
@@ -19,10 +19,14 @@ use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{FileSeen, Match, culprit, file_of};
+use std::path::Path;
 
 const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
 const EFBIG: i32 = 27;
 const EROFS: i32 = 30;
+const ENOTCONN: i32 = 107;
+const ESTALE: i32 = 116;
 
 /// The capability that the kernel asks of a call, by its number (include/uapi/linux/capability.h).
 const NEEDS: &[(&str, u32, &[&str])] = &[
@@ -74,18 +78,31 @@ enum Why {
     Filter,
     Capability(&'static str),
     ReadOnly,
+    Busy,
+    /// By who has it open, or the kernel: no mount of it, nor a file on one.
+    Exclusive,
+    /// It is on a mount of FUSE whose daemon has ended.
+    Unserved,
+    /// Of another file system, or of FUSE where the daemon lives or is not known.
+    Unconnected,
+    Stale,
     Mode,
     FileSize(DeniedLimit),
     FileSystemSize,
     Unknown,
 }
 
-fn why(denied: &Denied) -> Why {
+fn why(measures: &Measures<'_>, denied: &Denied) -> Why {
     let call = denied.syscall.as_str();
     let needed = NEEDS.iter().find(|(.., calls)| calls.contains(&call));
     let lacks = |bit: u32| denied.capabilities.is_some_and(|held| held >> bit & 1 == 0);
     match (denied.errno, needed) {
         (EROFS, _) => Why::ReadOnly,
+        (EBUSY, _) if is_exclusive(denied) => Why::Exclusive,
+        (EBUSY, _) => Why::Busy,
+        (ESTALE, _) => Why::Stale,
+        (ENOTCONN, _) if has_no_daemon(measures, denied) => Why::Unserved,
+        (ENOTCONN, _) => Why::Unconnected,
         (EFBIG, _) => match denied.limit.filter(|it| it.limit != u64::MAX) {
             Some(limit) => Why::FileSize(limit),
             None => Why::FileSystemSize,
@@ -99,10 +116,34 @@ fn why(denied: &Denied) -> Why {
     }
 }
 
+/// What is opened is not in use as a mount is: a device may be open once only. Who unmounts names the folder of the mount, also below /dev.
+fn is_exclusive(denied: &Denied) -> bool {
+    let call = denied.syscall.as_str();
+    let is_device = || denied.path.as_deref().is_some_and(|path| path.starts_with("/dev/"));
+    matches!(call, "open" | "openat" | "openat2" | "creat") || call != "umount2" && is_device()
+}
+
+/// It lies on a mount of FUSE, as the host sees it, and nobody is known to have /dev/fuse open for that.
+fn has_no_daemon(measures: &Measures<'_>, denied: &Denied) -> bool {
+    let model = measures.model;
+    let path = denied.path.as_deref().filter(|path| path.starts_with('/'));
+    let seen = path.and_then(|path| file_of(model, &denied.thread, path));
+    let Some(seen) = seen.filter(|seen| seen.through.is_none()) else { return false };
+    let is_on = |mount: &&Mount| Path::new(&seen.path).starts_with(&mount.path);
+    let Some(mount) = model.disk.mounts.iter().filter(is_on).max_by_key(|it| it.path.len()) else {
+        return false;
+    };
+    let serves =
+        |end: &Endpoint| matches!(end.object, ObjectRef::FuseServer { dev } if dev == mount.dev);
+    let kind = mount.fs_type.as_str();
+    let is_fuse = matches!(kind, "fuse" | "fuseblk") || kind.starts_with("fuse.");
+    is_fuse && !model.held.endpoints.iter().any(serves)
+}
+
 /// Of an end that is the sleeps between the tries.
 pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let tries = refusal_words::tries(measures, end)?;
-    let why = why(tries.last);
+    let why = why(measures, tries.last);
     let name = measures.model.name_of(&end.object).name;
     let kind = CulpritKind::Setting;
     let of_caller = |setting: &str| {
@@ -115,6 +156,10 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Ma
         Why::FileSize(_) => (of_caller("RLIMIT_FSIZE"), Proof::Read),
         Why::ReadOnly => (Culprit::setting(name, "mount option ro"), Proof::Read),
         Why::Mode => (Culprit::setting(name, "mode and owner"), Proof::Inferred),
+        Why::Busy => (Culprit { name, ..Culprit::default() }, Proof::Read),
+        Why::Exclusive | Why::Unserved | Why::Unconnected | Why::Stale => {
+            (Culprit { name, ..Culprit::default() }, Proof::Inferred)
+        }
         Why::FileSystemSize => (Culprit::setting(name, "largest size of a file"), Proof::Inferred),
         Why::Unknown => (Culprit { name, ..Culprit::default() }, Proof::OneWitness),
     };
@@ -161,6 +206,10 @@ fn reason(why: Why) -> (String, String) {
             "it is mounted read-only".into(),
             "The file system is mounted read-only there, or was made so after an error.".into(),
         ),
+        Why::Busy | Why::Exclusive | Why::Unserved | Why::Unconnected | Why::Stale => {
+            let (title, text) = state(why);
+            (title.into(), text.into())
+        }
         Why::Mode => (
             "its user may not".into(),
             "The mode or owner of the file, or of a folder above it, does not allow that to its user.".into(),
@@ -178,6 +227,34 @@ fn reason(why: Why) -> (String, String) {
             "The caller has the capability that this call is known to ask for, or none is known; an attribute of the file \
              (immutable), a security module or the state of what it asks for may refuse it too."
                 .into(),
+        ),
+    }
+}
+
+/// The same of what is no right, but a state of what was asked for.
+fn state(why: Why) -> (&'static str, &'static str) {
+    match why {
+        Why::Exclusive => (
+            "it is in use",
+            "Another process has it open for itself alone; of a disk that may be the kernel too (a mount, swap, LVM or RAID).",
+        ),
+        Why::Unserved => (
+            "nobody serves it any more",
+            "The mount is still there, and the FUSE daemon that answers for its files has ended: nobody is known to have /dev/fuse open for it.",
+        ),
+        Why::Unconnected => (
+            "who serves it does not answer for it",
+            "The file system it is on is not connected to who answers for its files (ENOTCONN): that one has ended, or has been cut off.",
+        ),
+        Why::Stale => (
+            "the server knows the file no more",
+            "Whoever serves the file system knows the file, or the folder that it was looked for in, no more (ESTALE): it was removed there, \
+             or made anew.",
+        ),
+        _ => (
+            "it is in use",
+            "Somebody has it: a working folder or an open file on a mount, or a mount below it; a process of a control group; \
+             a mount of a disk.",
         ),
     }
 }
@@ -219,21 +296,45 @@ fn seen(measures: &Measures<'_>, tries: &Tries<'_>, name: &str) -> Option<FileSe
 /// Shows on which mount a file is: of a container the list of all, as the tool looks a path up where it is run itself.
 fn mount_of(seen: &FileSeen) -> String {
     match &seen.through {
-        Some(by) if seen.path.starts_with(&format!("/proc/{}/root", by.pid)) => {
+        Some(by) if inside(seen).is_some() => {
             format!("findmnt -N {} -o TARGET,SOURCE,FSTYPE,OPTIONS", by.pid)
         }
         _ => format!("findmnt -T {}", words::shell(&seen.path)),
     }
 }
 
+/// Where it is in the files of whoever is refused, if those are seen through another path.
+fn inside(seen: &FileSeen) -> Option<(String, &str)> {
+    let root = format!("/proc/{}/root", seen.through.as_ref()?.pid);
+    let inside = seen.path.strip_prefix(&root)?;
+    Some((root, inside))
+}
+
+/// Shows who uses a mount, a group or a disk.
+fn users_of(seen: &FileSeen) -> String {
+    let path = words::shell(&seen.path);
+    let inside = inside(seen).map_or(&*seen.path, |(_, inside)| inside);
+    if inside.starts_with("/sys/fs/cgroup/") {
+        return format!("find {path} -name cgroup.procs -exec grep -H . {{}} +");
+    }
+    let mounts = match &seen.through {
+        Some(by) if inside != seen.path => format!("findmnt -N {}", by.pid),
+        _ => format!("findmnt -R {path}"),
+    };
+    format!("fuser -vm {path}; {mounts}")
+}
+
+/// Shows who has a file open. Not of all its file system: of a device that would be who has any device open.
+fn openers_of(seen: &FileSeen) -> String {
+    format!("fuser -v {}", words::shell(&seen.path))
+}
+
 /// Shows who may do what with a file, and with each folder above it. The tool that does follows the link to another's files as its own.
 fn modes_of(seen: &FileSeen) -> String {
-    let root = seen.through.as_ref().map(|by| format!("/proc/{}/root", by.pid));
-    let Some(inside) = root.as_deref().and_then(|root| seen.path.strip_prefix(root)) else {
+    let Some((root, inside)) = inside(seen) else {
         return format!("namei -l {}", words::shell(&seen.path));
     };
     let ends = inside.char_indices().filter(|(at, c)| *c == '/' && *at > 0).map(|(at, _)| at);
-    let root = root.unwrap_or_default();
     let paths = ends.chain([inside.len()]).map(|end| format!("{root}{}", &inside[..end]));
     let words: Vec<String> = paths.map(|path| words::shell(&path)).collect();
     format!("ls -ld {}", words.join(" "))
@@ -263,9 +364,25 @@ fn remedy(measures: &Measures<'_>, why: Why, tries: &Tries<'_>, name: &str) -> R
             ("see which mount it is, and why it is read-only".into(), of_file(mount_of))
         }
         Why::Mode => ("see who may do that".into(), of_file(modes_of)),
+        Why::Busy => ("see who has it".into(), of_file(users_of)),
+        Why::Exclusive => (
+            "see who has it open; of a disk lsblk shows what it is used for".into(),
+            of_file(openers_of),
+        ),
+        Why::Unconnected => {
+            ("see which mount it is, and whether who serves it runs".into(), of_file(mount_of))
+        }
+        Why::Stale => (
+            "open it again by its whole path, and see which mount it is on".into(),
+            of_file(mount_of),
+        ),
+        Why::Unserved => (
+            "see which mount it is; unmount it (umount -l) and mount it again".into(),
+            of_file(mount_of),
+        ),
         Why::FileSize(limit) => {
             let text = "let its files become twice as large, or have it begin a new one";
-            return raised_limit::twice(text, who, ("--fsize", "RLIMIT_FSIZE"), &limit);
+            return raised_limit::twice(measures, text, who, ("--fsize", "RLIMIT_FSIZE"), &limit);
         }
         Why::FileSystemSize => (
             "see which file system it is: another one may take it, or it is written in parts"
@@ -297,7 +414,11 @@ mod tests {
 
     /// A program that is refused so, and sleeps for a second each time.
     fn found(refused: &Denied) -> Finding {
-        let mut facts = host();
+        found_with(refused, Vec::new())
+    }
+
+    fn found_with(refused: &Denied, more: Vec<Fact>) -> Finding {
+        let mut facts = [host(), more].concat();
         facts.push(of_process(10, "job"));
         for at in 1..=3 {
             facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused.clone()) });
@@ -341,6 +462,57 @@ mod tests {
         assert_eq!(setting(&on_the_way).as_deref(), Some("mode and owner"), "it would be EPERM");
     }
 
+    #[test]
+    fn what_is_open_for_another_alone_is_no_mount_in_use() {
+        let of = |syscall: &str, path: &str| {
+            let path = Some(path.to_string());
+            let (errno, syscall) = (super::EBUSY, syscall.to_string());
+            let finding = found(&Denied { errno, path, syscall, ..chown() });
+            assert!(finding.title.ends_with(": it is in use"), "{}", finding.title);
+            (finding.remedy[0].command.clone(), finding.text.contains("open for itself alone"))
+        };
+        assert_eq!(of("openat", "/dev/ttyUSB0"), ("fuser -v /dev/ttyUSB0".into(), true));
+        let mount = "fuser -vm /mnt/a; findmnt -R /mnt/a".to_string();
+        assert_eq!(of("umount2", "/mnt/a"), (mount, false));
+        let users = of("rmdir", "/sys/fs/cgroup/a").0;
+        assert!(users.starts_with("find /sys/fs/cgroup/a -name cgroup.procs"), "{users}");
+    }
+
+    #[test]
+    fn users_are_looked_for_by_where_it_is_inside_a_container() {
+        let users = |path: &str| {
+            let (path, through) = (format!("/proc/10/root{path}"), Some(thread(10, "job")));
+            super::users_of(&super::FileSeen { path, through })
+        };
+        let root = "/proc/10/root";
+        assert!(users("/sys/fs/cgroup/a").starts_with(&format!("find {root}/sys/fs/cgroup/a ")));
+        assert_eq!(users("/mnt"), format!("fuser -vm {root}/mnt; findmnt -N 10"));
+    }
+
+    #[test]
+    fn a_mount_of_fuse_is_unserved_where_no_daemon_of_it_is_known_to_live() {
+        let dev = DeviceNumber { major: 0, minor: 50 };
+        let title = |errno, fs_type: &str, daemon: Option<DeviceNumber>| {
+            let (path, fs_type) = ("/srv".to_string(), fs_type.to_string());
+            let mount = Mount { dev, path, fs_type, ..Mount::default() };
+            let mut facts = vec![fact(Body::Mount(mount))];
+            facts.extend(daemon.map(|dev| endpoint(20, "sshfs", ObjectRef::FuseServer { dev })));
+            let finding = found_with(&Denied { errno, syscall: "openat".into(), ..chown() }, facts);
+            let is_unmounted = finding.remedy[0].text.contains("umount");
+            assert_eq!(is_unmounted, finding.title.ends_with("nobody serves it any more"));
+            finding.title.rsplit(": ").next().map(str::to_string)
+        };
+        let (ended, cut_off) = (
+            Some("nobody serves it any more".into()),
+            Some("who serves it does not answer for it".into()),
+        );
+        let stale = Some("the server knows the file no more".into());
+        assert_eq!(title(super::ENOTCONN, "fuse.sshfs", None), ended);
+        assert_eq!(title(super::ENOTCONN, "fuse.sshfs", Some(dev)), cut_off);
+        assert_eq!(title(super::ENOTCONN, "cifs", None), cut_off);
+        assert_eq!(title(super::ESTALE, "nfs4", None), stale);
+    }
+
     /// The way out of who may not write to a file, in a container of its own or not.
     fn way(errno: i32, path: &str, is_inside: bool) -> String {
         let group = "/system.slice/docker-1.scope".to_string();
@@ -376,6 +548,7 @@ mod tests {
         assert_eq!(way(super::EACCES, "/srv/a b", true), inside);
         let mounts = "findmnt -N 10 -o TARGET,SOURCE,FSTYPE,OPTIONS";
         assert_eq!(way(super::EROFS, "/srv/a b", true), mounts);
+        assert_eq!(way(super::EBUSY, "/dev/snd/a", true), format!("fuser -v {root}/dev/snd/a"));
         assert_eq!(way(super::EACCES, "conf/a", true), "namei -l /proc/10/cwd/conf/a");
     }
 

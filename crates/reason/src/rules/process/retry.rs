@@ -6,7 +6,7 @@
 //! (failed_program.rs), and sessions that a server ends at once (turned_away.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
 //! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
 
-use super::{failed_program, refused_right, turned_away};
+use super::{ended_connection, failed_program, refused_right, turned_away};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -102,6 +102,9 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         return None;
     }
     let tries = refusal_words::tries(measures, end)?;
+    if let Some(ended) = tries.last.ended_by_peer() {
+        return Some(ended_connection::matched(measures, end, tries, ended));
+    }
     let name = measures.model.name_of(&end.object).name;
     let by = match (end.class, has_it(measures, end, &tries)) {
         (RefusedConnection | NoRoute, _) => Culprit::peer(name.clone(), name),
@@ -237,11 +240,7 @@ fn refused(
             ),
             ("see who has the socket", format!("{ss} -axp | grep -F -- {}", words::shell(&name))),
         ),
-        (Object::FileSystem(_), _) => (
-            format!("{victim} waits for room on {name}: its writes are refused"),
-            format!("{slept} The file system has no room, or the quota of the writer is used up."),
-            ("see how much room there is", format!("df -h {}", words::shell(&name))),
-        ),
+        (Object::FileSystem(_) | Object::Path(_), _) => no_room(victim, &slept, &end.object, &name),
         (Object::Limit(setting), _) => (
             format!(
                 "{victim} is refused {} again and again, and sleeps in between",
@@ -271,6 +270,25 @@ fn refused(
     )
 }
 
+/// Title, text, and what to see by which command.
+type Said = (String, String, (&'static str, String));
+
+/// A file system is full: of what is in files, or of files.
+fn no_room(victim: &str, slept: &str, object: &Object, name: &str) -> Said {
+    let at = words::shell(name);
+    let (why, lacks, command) = match object {
+        Object::Path(_) => (
+            format!("for another file in {name}: it is refused"),
+            "no inode or no room left",
+            format!("df -i {at}; df -h {at}"),
+        ),
+        _ => (format!("on {name}: its writes are refused"), "no room", format!("df -h {at}")),
+    };
+    let quota = "or the quota of the writer is used up.";
+    let text = format!("{slept} The file system has {lacks}, {quota}");
+    (format!("{victim} waits for room {why}"), text, ("see how much room there is", command))
+}
+
 /// Nothing leads to the address: by this host's own routes, or whoever is asked on the way says so.
 fn no_route(
     (victim, by): (&str, &str),
@@ -278,7 +296,7 @@ fn no_route(
     address: SocketAddr,
     tries: &Tries<'_>,
     ip: &ToolWithin,
-) -> (String, String, (&'static str, String)) {
+) -> Said {
     const ENETUNREACH: i32 = 101;
     let why = match tries.last.errno {
         ENETUNREACH => "No route of its network namespace leads there, or one forbids it.",
@@ -300,7 +318,7 @@ fn no_address(
     address: SocketAddr,
     tries: &Tries<'_>,
     (ip, ss): (&ToolWithin, &ToolWithin),
-) -> (String, String, (&'static str, String)) {
+) -> Said {
     match tries.last.syscall.as_str() {
         "connect" => (
             format!(
@@ -388,6 +406,19 @@ mod tests {
         let found = &report.findings[0];
         assert_eq!((&*found.code, &*found.culprit.name), ("process.retry", &*found.object.name));
         assert_eq!(report.answer.ends[0].end, EndKind::Limit);
+    }
+
+    #[test]
+    fn no_inode_is_left_for_files_of_whatever_name() {
+        let make = |path: &str, times| {
+            let path = Some(path.into());
+            client(&Denied { errno: ENOSPC, path, ..refusal(10, "client", "openat") }, times)
+        };
+        let report = make("/srv/spool/m.1", 3);
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, &*found.object.name), ("process.retry", "/srv/spool"));
+        assert_eq!(found.remedy[0].command, "df -i /srv/spool; df -h /srv/spool");
+        assert!(make("/srv/spool/m.1", 1).findings.is_empty(), "once may be by chance");
     }
 
     #[test]

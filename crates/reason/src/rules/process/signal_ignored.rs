@@ -5,7 +5,6 @@
 
 use crate::facts::{Ns, Signal, ThreadRef};
 use crate::graph::end::End;
-use crate::graph::ending::asks_to_end;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::{self, Loss};
@@ -87,7 +86,11 @@ impl<'m> Asked<'m> {
     fn of(measures: &'m Measures<'m>, who: &'m ThreadRef) -> Option<Self> {
         let model = measures.model;
         let dropped = || {
-            model.threads.signals.iter().filter(|(_, signal)| signal.ignored && asks_to_end(signal))
+            model
+                .threads
+                .signals
+                .iter()
+                .filter(|(_, signal)| signal.ignored && signal.asks_to_end())
         };
         let (at_ns, signal) = dropped().find(|(_, signal)| signal.to.pid == who.pid)?;
         let mut exits = model

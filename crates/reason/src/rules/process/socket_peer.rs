@@ -18,15 +18,17 @@ use crate::measure::longest_wait::LongestWait;
 use crate::measure::own_functions::{stands_in, works_in};
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::go;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::holder_doing::AT_WORK;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words::{self, AWAITS_TIMEOUT, TIMED_OVER};
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
 use crate::threshold::Threshold;
-use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use crate::waits::{WaitClass, goroutines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -369,6 +371,11 @@ fn place(measures: &Measures<'_>, end: &End, actor: &ThreadRef, at_work: bool) -
         let works = works_in(measures, actor.pid).filter(|place| place.contains("()"));
         return works.map_or_else(String::new, |place| format!(", most of it in {place}"));
     }
+    let model = measures.model;
+    let within = (model.look.begin_ns, model.look.end_ns);
+    if let Some(all) = goroutines::summary(model, actor.pid, within) {
+        return format!(" ({all})");
+    }
     let root = end.links.last().filter(|root| root.who.pid == actor.pid);
     let stands = root.and_then(|it| stands_in(measures.model, &it.who, (it.since_ns, it.end_ns)));
     stands.map_or_else(String::new, |place| format!(" in {place}"))
@@ -453,8 +460,19 @@ impl Answers {
             evidence: self.evidence(measures, read, loss),
             remedy: vec![{
                 let way = Remedy::to(format!("see what {who} does between question and answer"));
+                let (model, pid) = (measures.model, self.actor.pid);
                 match self.waited.is_at_work() {
                     true => way.profile(&self.actor),
+                    // Its threads run any goroutine: their calls say nothing of the one that was asked.
+                    false if goroutines::are_known(model, pid) => way.ask(
+                        Question::Program,
+                        &self.actor,
+                        ask::question_of(model, &go::GO, pid),
+                    ),
+                    // What a session of a database sleeps for stands in its statement, and in who else is there.
+                    false if ask::is_of_sessions(model, pid) => {
+                        way.ask(Question::Program, &self.actor, ask::question(model, pid))
+                    }
                     false => way.sleeps(&self.actor),
                 }
             }],

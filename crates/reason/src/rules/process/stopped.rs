@@ -113,7 +113,7 @@ fn ways_out(measures: &Measures<'_>, signal: Option<&Signal>, stopped: &ThreadRe
             Remedy::to(
                 "bring it to the foreground in its shell (fg): it is in the background of its terminal",
             ),
-            Remedy::to("continue it where it is: it stops again as soon as it reads from its terminal or sets it")
+            Remedy::to("continue it where it is: it stops again as soon as it needs its terminal (to read from it, to set it, or under tostop to write)")
                 .go_on(stopped),
         ],
         _ => vec![Remedy::to("continue it").go_on(stopped)],

@@ -8,6 +8,7 @@ pub(in crate::graph) mod child;
 mod connection;
 mod core_dump;
 mod ended_thread;
+mod file_leave;
 mod fuse_server;
 mod futex_word;
 pub(in crate::graph) mod handed_work;
@@ -17,11 +18,12 @@ mod journal_thread;
 mod kernel_lock_owner;
 mod last_child;
 mod lock_table;
+mod loop_server;
 mod monitor;
 pub(in crate::graph) mod name_server;
 mod nfs_lock;
 mod only_other;
-mod pipe_end;
+pub(in crate::graph) mod pipe_end;
 mod polled_lock;
 pub(in crate::graph) mod process_end;
 mod row_session;
@@ -58,6 +60,8 @@ pub static LADDER: &[&Way] = &[
     &vfork_child::WAY,
     &ended_thread::WAY,
     &fuse_server::WAY,
+    &loop_server::WAY,
+    &file_leave::WAY,
     &name_server::WAY,
     &journal_thread::WAY,
     &terminal::WAY,

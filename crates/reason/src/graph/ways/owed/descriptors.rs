@@ -1,27 +1,77 @@
 //! Of several descriptors that a wait is for, the one that leads on: what a relay, a shell over the network or an event loop waits
 //! for while somebody waits for it.
 //!
-//! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. If one is left,
-//! what comes there is what everybody waits for. Must not: choose where two are left, or look at threads (serving.rs).
+//! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. Nor is who has said all that it
+//! was asked, as a database on a connection that a pool keeps open, or a parent on the pipe whose closing shows its children that it has ended.
+//! If one is left, what comes there is what everybody waits for. Must not: choose where two are left.
+//!
+//! A last word may be a part of an answer, the rest of which is still to come. Rejected: to leave out who had the last word whatever it does.
 
-use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, ThreadRef};
 use crate::graph::channels::waits_for_undelivered;
+use crate::graph::conversation::WAITS_LOOKED_AT;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
-use crate::graph::serving::chosen;
+use crate::graph::question::is_for_a_question;
+use crate::graph::serving::{chosen, held_up};
+use crate::graph::wakers::timeout_ns;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::graph::worker_processes;
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
+
+/// A loop that was up so often since it said its last word has no more to say.
+static RESTS_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "rests of an event loop that have ended since its last word: one that owes more may wait for a timer of its own once or twice",
+    "chosen, as for subscriptions",
+);
+
+/// Who stood still so long before a word had no part in it.
+static STOOD_MIN: Threshold = Threshold::new(
+    100.0,
+    "ms",
+    "from the begin of a wait to a word of the same process: the clock of a connection shows its age in ticks, and who sleeps on after a part of an answer \
+     begins to just then",
+    "chosen: ten ticks of the slowest clock that kernels are built with",
+);
 
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "descriptors",
     because: "of what is waited for nothing else leads on",
     of: FOR_EVENTS,
-    thresholds: &[],
+    thresholds: &[&RESTS_MIN, &STOOD_MIN],
     follow: |at| among_polled(at.index, at.wait, at.asker.map(|asker| asker.who.pid)),
 };
+
+/// For whom a waiter waits.
+struct Asked {
+    /// Who waits for it.
+    by: Option<u32>,
+    /// Before when it was asked nothing of what it owes, if what is waited for is among that.
+    since_ns: Option<Ns>,
+}
+
+impl Asked {
+    /// Of a waiter. Only TCP has clocks: of who waits for it by anything else they say nothing.
+    fn of(index: &Index<'_>, wait: &WaitSpan, by: Option<u32>) -> Self {
+        let pid = wait.thread.pid;
+        let is_by = |ino: u64, asker: u32| {
+            let far = index.model.called.socket(ino).map(|it| index.connections.far_processes(it));
+            far.is_some_and(|far| far.iter().any(|far| far.pid == asker))
+        };
+        let owes = |asker: u32| {
+            let owed = index.debts.owes.get(&pid).into_iter().flatten();
+            owed.take(WAITS_LOOKED_AT).any(|debt| is_by(debt.ino, asker))
+        };
+        let since_ns = index.debts.owes_only_since(pid).filter(|_| by.is_none_or(owes));
+        Self { by, since_ns }
+    }
+}
 
 /// Where a descriptor leads.
 enum Leads {
@@ -36,8 +86,9 @@ enum Leads {
 /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
 fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
     let ends = index.connections.of_process(wait.thread.pid, &wait.place.polled);
+    let asked = Asked::of(index, wait, asker);
     let mut left: Vec<Leads> =
-        ends.into_iter().filter_map(|end| leads(index, wait, end, asker)).collect();
+        ends.into_iter().filter_map(|end| leads(index, wait, end, &asked)).collect();
     if left.len() > 1 {
         left.retain(|leads| !is_master(index, wait.thread.pid, leads));
     }
@@ -85,7 +136,7 @@ fn is_master(index: &Index<'_>, pid: u32, leads: &Leads) -> bool {
     matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
 }
 
-fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
+fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asked: &Asked) -> Option<Leads> {
     let far = match &end.object {
         ObjectRef::Inet(socket) => {
             let is_asked = socket.state == TCP_LISTEN || index.connections.is_accepted(socket);
@@ -93,6 +144,9 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asker: Option<u32>)
                 return None;
             }
             let far = index.connections.far_processes(socket);
+            if has_said_all(index, wait, (socket, &far), asked) {
+                return None;
+            }
             if far.is_empty() || waits_for_undelivered(index, wait.begin_ns, wait.end_ns, socket) {
                 return Some(Leads::Away(socket.ino));
             }
@@ -111,15 +165,120 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asker: Option<u32>)
                 .collect()
         }
         ObjectRef::Pipe { ino } if end.readable && !end.writable => {
-            let writers =
-                index.connections.endpoints_on(*ino).iter().filter(|other| other.writable);
-            writers.map(|other| other.process.clone()).collect()
+            let all = index.connections.endpoints_on(*ino);
+            let writers = all.iter().filter(|other| other.writable);
+            let writers: Vec<ThreadRef> = writers.map(|other| other.process.clone()).collect();
+            if is_sign_of_life(index, end.process.pid, all, &writers) {
+                return None;
+            }
+            writers
         }
         _ => return None,
     };
-    let is_it = |far: &ThreadRef| Some(far.pid) == asker || far.pid == end.process.pid;
+    let is_it = |far: &ThreadRef| Some(far.pid) == asked.by || far.pid == end.process.pid;
     let to = if is_queued(index, &end.object) { Leads::Queued } else { Leads::To };
     (!far.is_empty() && !far.iter().any(is_it)).then(|| to(far))
+}
+
+/// Whether a connection of the waiter's own rests: its other end has had the last word, either before whatever the waiter is asked now, or rests itself
+/// since: it waits for the next question, or none of its threads has found more to do than to look at the time.
+fn has_said_all(
+    index: &Index<'_>,
+    wait: &WaitSpan,
+    (socket, far): (&InetRef, &[ThreadRef]),
+    asked: &Asked,
+) -> bool {
+    let (debts, pid) = (&index.debts, wait.thread.pid);
+    let Some(came_ns) = debts.last_word_of_peer_ns(pid, socket.ino).filter(|_| wait.standing)
+    else {
+        return false;
+    };
+    if asked.since_ns.is_some_and(|since_ns| came_ns < since_ns) {
+        return true;
+    }
+    let pids: Vec<u32> = far.iter().map(|far| far.pid).collect();
+    let threads = || index.families.threads_of(&pids);
+    let at_it = index.connections.far_waits(socket).iter().rev().take(WAITS_LOOKED_AT);
+    let stands_there = || {
+        let mut standing = at_it.filter(|it| it.standing);
+        standing.any(|it| is_for_a_question(index, it))
+            && !threads().iter().any(|it| is_at_work_since(index, it, (came_ns, wait.end_ns)))
+    };
+    let far_rests = || {
+        pids.iter().all(|pid| has_nobody_to_ask(index, *pid))
+            && !pids.is_empty()
+            && threads().iter().all(|it| has_rested_since(index, it, came_ns))
+    };
+    stands_there() || far_rests()
+}
+
+/// Whether a thread may be at work for a connection on which another one of its process reads on all the time (AMQP, JMS): it runs, is held up since the
+/// last word there, or has slept from then on.
+fn is_at_work_since(index: &Index<'_>, thread: &ThreadRef, (came_ns, to): (Ns, Ns)) -> bool {
+    let Some(last) = index.waits.of(thread).last().filter(|it| it.standing) else {
+        let is_there = index.families.died_ns(index.model.threads.key(thread)).is_none();
+        let ran_ns = || index.waits.ran_within_ns(thread, came_ns, to);
+        return is_there && ran_ns() * 2 > to.saturating_sub(came_ns);
+    };
+    let stood = last.begin_ns.saturating_add(STOOD_MIN.ns()) <= came_ns;
+    let sleeps_on =
+        last.class == WaitClass::Timer && last.begin_ns <= came_ns.saturating_add(STOOD_MIN.ns());
+    !stood && (sleeps_on || held_up(index, thread, last.begin_ns, last.end_ns) > 0)
+}
+
+/// Whether a process has nobody to wait for: it has connected to nobody, has no child, and polls nothing that another process writes to. A loop that
+/// waits for the rest of what it asked itself stands as one that waits for its next question.
+fn has_nobody_to_ask(index: &Index<'_>, pid: u32) -> bool {
+    let connections = &index.connections;
+    let is_of_other = |end: &&Endpoint| end.process.pid != pid;
+    let brings = |end: &&Endpoint| match &end.object {
+        ObjectRef::Pipe { ino } => {
+            let mut all = connections.endpoints_on(*ino).iter().copied();
+            end.readable && all.any(|it| it.writable && is_of_other(&it))
+        }
+        ObjectRef::Unix { ino, peer_ino, .. } => {
+            let mut all = connections.endpoints_on(*peer_ino).iter().copied();
+            index.model.called.unix_path(*ino).is_none() && all.any(|it| is_of_other(&it))
+        }
+        _ => false,
+    };
+    let threads = || index.families.threads_of(&[pid]);
+    let polls_another = |thread: &ThreadRef| {
+        let last = index.waits.of(thread).last();
+        let polled = last.map_or(&[][..], |it| it.place.polled.as_slice());
+        connections.of_process(pid, polled).iter().any(brings)
+    };
+    index.debts.has_asked_nobody(pid)
+        && connections.served_by_path(pid).is_empty()
+        && index.families.living_children(pid).is_empty()
+        && !threads().iter().any(polls_another)
+}
+
+/// Whether a thread has stood since before a time, or waits for events: without a limit of time, or up again and again since then for no more than that.
+fn has_rested_since(index: &Index<'_>, thread: &ThreadRef, since_ns: Ns) -> bool {
+    let all = index.waits.of(thread);
+    let Some(last) = all.last().filter(|last| last.standing) else { return false };
+    // Of thousands the last ones say as much: it has been up so often since then.
+    let after = || all.iter().rev().take(WAITS_LOOKED_AT).take_while(|it| it.begin_ns > since_ns);
+    let is_rest = |it: &WaitSpan| it.class == WaitClass::Idle;
+    let is_at_work = |it: &WaitSpan| !is_rest(it) && it.class != WaitClass::RunQueue;
+    let rests = || after().filter(|it| is_rest(it)).count();
+    let has_looked_again = || !after().any(is_at_work) && rests() > RESTS_MIN.count();
+    last.begin_ns.saturating_add(STOOD_MIN.ns()) <= since_ns
+        || is_rest(last) && (timeout_ns(&last.place).is_none() || has_looked_again())
+}
+
+/// Whether a pipe says to children no more than that their parent lives: it alone has the end that writes, and several of them the one that reads, so
+/// that no answer to one of them can come over it.
+fn is_sign_of_life(index: &Index<'_>, pid: u32, ends: &[&Endpoint], writers: &[ThreadRef]) -> bool {
+    let Some(parent) = index.families.parent_of(pid) else { return false };
+    let is_sibling = |end: &&&Endpoint| {
+        let other = end.process.pid;
+        other != pid && end.readable && index.families.parent_of(other) == Some(parent)
+    };
+    !writers.is_empty()
+        && writers.iter().all(|writer| writer.pid == parent)
+        && ends.iter().any(|end| is_sibling(&end))
 }
 
 /// Whether a connection has the listener at its other end, which has no other end itself: nobody has accepted it.
@@ -134,32 +293,36 @@ fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::{Asked, has_nobody_to_ask, has_rested_since, is_at_work_since};
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
+    use crate::graph::index::Index;
     use crate::rules::scenes::*;
+    use crate::waits::timeline::Observed;
 
     const READER: u64 = 7;
+
+    /// An end of a pipe.
+    fn pipe(pid: u32, fd: u32, ino: u64, writes: bool) -> Fact {
+        let mut fact = endpoint(pid, "job", ObjectRef::Pipe { ino });
+        if let Body::Endpoint(end) = &mut fact.body {
+            (end.fd, end.readable, end.writable) = (fd, !writes, writes);
+        }
+        fact
+    }
+
+    /// Where somebody sleeps.
+    fn place(syscall: &str, object: Option<ObjectRef>, polled: &[u32]) -> Place {
+        let (state, syscall) = (WaitState::Sleep, syscall.into());
+        Place { state, syscall, object, polled: polled.to_vec(), ..Place::default() }
+    }
 
     /// Process 10 reads a pipe of its child 20, a relay that polls some of its descriptors: that pipe's other end, and
     /// pipes into which 30 and 40 write, which sleep.
     fn relay(polled: &[u32]) -> Vec<(EndKind, Option<u32>)> {
-        let pipe = |pid: u32, fd: u32, ino: u64, writes: bool| {
-            let mut fact = endpoint(pid, "job", ObjectRef::Pipe { ino });
-            if let Body::Endpoint(end) = &mut fact.body {
-                (end.fd, end.readable, end.writable) = (fd, !writes, writes);
-            }
-            fact
-        };
-        let mut reads =
-            Place { state: WaitState::Sleep, syscall: "read".into(), ..Place::default() };
-        reads.object = Some(ObjectRef::Pipe { ino: READER });
-        let polls = Place {
-            state: WaitState::Sleep,
-            syscall: "poll".into(),
-            polled: polled.to_vec(),
-            ..Place::default()
-        };
+        let reads = place("read", Some(ObjectRef::Pipe { ino: READER }), &[]);
+        let polls = place("poll", None, polled);
         let mut facts = host();
         facts.extend([
             pipe(10, 0, READER, false),
@@ -191,19 +354,170 @@ mod tests {
         assert_eq!(relay(&[1, 3]), [(EndKind::Sleep, Some(30))]);
     }
 
+    /// The same relay, whose only descriptor besides leads to its parent 15, as those of its siblings may.
+    fn ordered_by_parent(sibling_reads: bool) -> Vec<Option<u32>> {
+        let child = |pid: u32| {
+            identity(Thread { thread: thread(pid, "job"), parent_pid: 15, ..Thread::default() })
+        };
+        let mut facts = host();
+        facts.extend([
+            child(20),
+            child(21),
+            of_process(10, "client"),
+            pipe(10, 0, READER, false),
+            pipe(20, 1, READER, true),
+            pipe(20, 3, 8, false),
+            pipe(15, 1, 8, true),
+            at_place(10, "client", place("read", Some(ObjectRef::Pipe { ino: READER }), &[])),
+            at_place(20, "job", place("epoll_wait", None, &[1, 3])),
+            blocked(15, "master", WaitState::Sleep, "nanosleep"),
+        ]);
+        facts.extend(sibling_reads.then(|| pipe(21, 3, 8, false)));
+        let ends = explain(facts).answer.ends;
+        ends.iter().map(|end| end.who.as_ref().and_then(|by| by.pid)).collect()
+    }
+
+    #[test]
+    fn a_pipe_by_which_children_see_that_their_parent_lives_brings_no_answer() {
+        assert_eq!(ordered_by_parent(false), [Some(15)], "it may wait for that one");
+        assert!(!ordered_by_parent(true).contains(&Some(15)));
+    }
+
+    /// Whom a client waits for in the end: see `pool`.
+    fn app_of_pool(word: u32, database: &str, timeout_ms: u64) -> Option<u32> {
+        let ends = explain(pool(word, (database, timeout_ms))).answer.ends;
+        let links = ends.iter().flat_map(|end| &end.chain).filter_map(|link| link.who.pid);
+        links.max()
+    }
+
+    /// Client 10 asked app 20 1,240 ticks of 4 ms ago. The app polls a connection of its own to database 30, which had the last word so many ticks ago and does
+    /// that.
+    fn pool(word: u32, (database, timeout_ms): (&str, u64)) -> Vec<Fact> {
+        use crate::graph::last_word::tests::turn;
+        use crate::rules::net::scenes::inet;
+        let of = |pid: u32, fd: u32, comm: &str, object, (sent, received)| {
+            let mut fact = Fact { at_ns: LOOK_NS, ..descriptor(pid, fd, comm, object) };
+            if let Body::Endpoint(end) = &mut fact.body {
+                let turn = Some(turn(sent, received));
+                let (acked_bytes, received_bytes) = (80, 80);
+                let state =
+                    SocketState { acked_bytes, received_bytes, turn, ..SocketState::default() };
+                end.socket = Some(state);
+            }
+            fact
+        };
+        let tcp = |ino, near: &str, far: &str| inet("tcp", ino, near, far, 1);
+        let place = |syscall: &str, object, polled: &[u32], args| Place {
+            args,
+            ..place(syscall, object, polled)
+        };
+        let (asks, owes) =
+            (tcp(100, "10.0.0.1:4000", "10.0.0.1:80"), tcp(101, "10.0.0.1:80", "10.0.0.1:4000"));
+        let (near, far) = (
+            tcp(200, "10.0.0.1:5000", "10.0.0.1:5432"),
+            tcp(201, "10.0.0.1:5432", "10.0.0.1:5000"),
+        );
+        let at_database = place(database, None, &[], [3, 0, 64, timeout_ms, 0, 0]);
+        let mut facts = host();
+        facts.extend([
+            of_process(10, "client"),
+            endpoint(20, "app", inet("tcp", 300, "10.0.0.1:80", "0.0.0.0:0", 10)),
+            endpoint(30, "database", inet("tcp", 301, "10.0.0.1:5432", "0.0.0.0:0", 10)),
+            of(10, 3, "client", asks.clone(), (1_240, 2_000)),
+            of(20, 3, "app", owes, (2_000, 1_240)),
+            of(20, 4, "app", near, (word + 5, word)),
+            of(30, 4, "database", far, (word, word + 5)),
+            at_place(10, "client", place("recvfrom", Some(asks), &[], [0; 6])),
+            at_place(20, "app", place("epoll_wait", None, &[3, 4], [5, 0, 64, u64::MAX, 0, 0])),
+        ]);
+        let mut stands = at_place(30, "database", at_database);
+        if let Body::Blocked(stands) = &mut stands.body {
+            stands.since_ns = LOOK_NS - 4_700_000_000;
+        }
+        facts.push(stands);
+        facts
+    }
+
+    #[test]
+    fn who_sleeps_after_half_an_answer_is_waited_for_and_so_is_a_loop_that_may_wait_itself() {
+        let ends = explain(pool(1_200, ("clock_nanosleep", 0))).answer.ends;
+        let first = ends.first().map(|end| (end.end, end.who.as_ref().and_then(|by| by.pid)));
+        assert_eq!(first, Some((EndKind::Sleep, Some(30))));
+        let unix = |ino, path: Option<String>| ObjectRef::Unix { ino, peer_ino: ino ^ 1, path };
+        let asks = descriptor(30, 9, "database", unix(500, None));
+        let asked = descriptor(25, 9, "store", unix(501, Some("/run/store".into())));
+        let is_alone = |more: Vec<Fact>| {
+            let facts = [pool(1_200, ("epoll_wait", u64::from(u32::MAX))), more].concat();
+            let Observed { model, timelines } = Observed::new(facts);
+            has_nobody_to_ask(&Index::new(&model, &timelines), 30)
+        };
+        assert!(is_alone(Vec::new()));
+        assert!(!is_alone(vec![asks, asked]), "it may wait for the rest itself");
+    }
+
+    #[test]
+    fn the_clocks_of_tcp_say_nothing_of_who_asks_by_anything_else() {
+        let Observed { model, timelines } = Observed::new(pool(1_249, ("epoll_wait", 9_000)));
+        let index = Index::new(&model, &timelines);
+        let wait = timelines.waits().find(|it| it.thread.pid == 20).expect("it polls");
+        let since = |by| Asked::of(&index, wait, by).since_ns.is_some();
+        assert_eq!([since(Some(10)), since(None), since(Some(40))], [true, true, false]);
+    }
+
+    #[test]
+    fn a_thread_that_reads_on_all_the_time_does_not_say_that_the_others_are_done() {
+        let at_work = |syscall: &str, since_ms: u64| {
+            let mut stands = blocked(30, "broker", WaitState::Sleep, syscall);
+            if let Body::Blocked(stands) = &mut stands.body {
+                stands.since_ns = since_ms * 1_000_000;
+            }
+            let Observed { model, timelines } = Observed::new([host(), vec![stands]].concat());
+            let index = Index::new(&model, &timelines);
+            is_at_work_since(&index, &thread(30, "broker"), (200_000_000, LOOK_NS))
+        };
+        assert!(at_work("clock_nanosleep", 201));
+        assert!(at_work("wait4", 300));
+        assert!(!at_work("clock_nanosleep", 1_000), "it sleeps for something else");
+        assert!(!at_work("wait4", 50), "it has stood since before");
+        assert!(!at_work("epoll_wait", 300));
+    }
+
+    #[test]
+    fn a_connection_of_a_pool_on_which_all_is_said_is_not_what_is_waited_for() {
+        let forever = u64::from(u32::MAX);
+        assert_eq!(app_of_pool(1_249, "epoll_wait", 9_000), Some(20), "said before the question");
+        assert_eq!(app_of_pool(1_200, "epoll_wait", forever), Some(20), "it waits for the next");
+    }
+
+    /// Whether a database has rested since 200 ms, that stands in a call since then.
+    fn rested(syscall: &str, timeout_ms: u64, since_ms: u64) -> bool {
+        let args = [3, 0, 64, timeout_ms, 0, 0];
+        let (state, syscall) = (WaitState::Sleep, syscall.into());
+        let mut stands =
+            at_place(30, "database", Place { state, syscall, args, ..Place::default() });
+        if let Body::Blocked(stands) = &mut stands.body {
+            stands.since_ns = since_ms * 1_000_000;
+        }
+        let Observed { model, timelines } = Observed::new([host(), vec![stands]].concat());
+        let index = Index::new(&model, &timelines);
+        has_rested_since(&index, &thread(30, "database"), 200_000_000)
+    }
+
+    #[test]
+    fn who_waits_for_a_time_or_sleeps_after_a_word_may_have_more_to_say() {
+        assert!(rested("epoll_wait", u64::from(u32::MAX), 300));
+        assert!(!rested("epoll_wait", 9_000, 300), "it may be a timer of its own");
+        assert!(!rested("clock_nanosleep", 0, 300));
+        assert!(!rested("clock_nanosleep", 0, 190), "the word is dated by ticks");
+        assert!(rested("clock_nanosleep", 0, 50), "it has slept since before");
+    }
+
     /// Process 10 waits for 20, which polls its connections: to its parent 15 of this name, and to 30, which sleeps.
     fn worker(parent: &str) -> Vec<Option<u32>> {
         let pair = |ino, path: Option<&str>| ObjectRef::Unix {
             ino,
             peer_ino: ino ^ 1,
             path: path.map(Into::into),
-        };
-        let place = |syscall: &str, object, polled: &[u32]| Place {
-            state: WaitState::Sleep,
-            syscall: syscall.into(),
-            object,
-            polled: polled.to_vec(),
-            ..Place::default()
         };
         let own = Thread { thread: thread(20, "web"), parent_pid: 15, ..Thread::default() };
         let above = Thread { thread: thread(15, parent), ..Thread::default() };

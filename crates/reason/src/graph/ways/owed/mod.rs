@@ -5,6 +5,7 @@
 //! thread that nobody waits for: it is idle.
 
 mod answered_by;
+mod awaited_task;
 mod busiest_in_child;
 mod descriptors;
 mod ended_with;
@@ -16,7 +17,7 @@ mod inside_server;
 mod interrupts;
 mod next_event;
 mod next_question;
-mod only_child;
+pub(in crate::graph) mod only_child;
 mod open_question;
 mod own_lock;
 mod own_timeout;
@@ -39,6 +40,7 @@ pub(super) static LADDER: &[&Way] = &[
     &open_question::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
+    &awaited_task::WAY,
     &own_timeout::WAY,
     &full_pool::WAY,
     &session_lock::WAY,

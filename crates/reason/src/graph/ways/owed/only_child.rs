@@ -1,10 +1,14 @@
 //! An event loop that has one child for most of the time: it waits for that.
 //!
-//! Must not: choose among several.
+//! Who asks about a process gets that child also where nobody else waits, if the process takes no connections: as `sudo`, `npm run` and expect
+//! have one. Must not: choose among several, or take a worker of the same program for such a child.
 
+use crate::facts::ThreadRef;
+use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -20,9 +24,92 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     at.index.families.only_child(at.wait.thread.pid, from, to).map(Next::Thread)
 }
 
+/// The child that a wait of a process is for that somebody asked about, and that nobody can ask anything: it listens nowhere.
+pub(in crate::graph) fn awaited(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    if wait.class != WaitClass::Idle || wait.kernel {
+        return None;
+    }
+    let pid = wait.thread.pid;
+    let name = |pid: u32| index.model.threads.process_name(pid);
+    let child = index.families.only_child(pid, wait.begin_ns, wait.end_ns)?;
+    (name(child.pid) != name(pid)).then_some(child)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::awaited;
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::graph::index::Index;
     use crate::graph::ways::scenes::{NO_ARGS, child, led, of_ten, place, stands};
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{LOOK_NS, blocked, endpoint, host, identity, of_process, thread};
+    use crate::waits::timeline::Observed;
+
+    #[test]
+    fn who_asks_about_a_loop_that_nobody_can_ask_is_led_to_its_one_child() {
+        let is_awaited = |more: Vec<Fact>| {
+            let waits = vec![stands(of_ten(10), place("epoll_wait", NO_ARGS, None))];
+            let Observed { model, timelines } = Observed::new([host(), waits, more].concat());
+            let index = Index::new(&model, &timelines);
+            let wait = timelines.waits().find(|wait| wait.thread.tid == 10).expect("it waits");
+            awaited(&index, wait).is_some()
+        };
+        assert!(is_awaited(vec![child(20, 10)]));
+        assert!(!is_awaited(vec![child(20, 10), child(21, 10)]), "which of them?");
+        let worker = Thread { thread: thread(20, "app"), parent_pid: 10, ..Thread::default() };
+        assert!(!is_awaited(vec![identity(worker)]), "it serves with it");
+    }
+
+    /// What somebody is shown who asks about the loop 10, whose child 20 does this.
+    fn shown(does: Fact, more: Vec<Fact>) -> Vec<(EndKind, Option<u32>)> {
+        let loops = stands(of_ten(10), place("epoll_wait", NO_ARGS, None));
+        let asked = vec![of_process(10, "app"), loops, child(20, 10), does];
+        let ends = explain([host(), asked, more].concat()).answer.ends;
+        ends.iter().map(|end| (end.end, end.who.as_ref().and_then(|by| by.pid))).collect()
+    }
+
+    #[test]
+    fn a_child_that_rests_or_waits_by_a_time_of_its_own_is_no_reason() {
+        let sleeps = || blocked(20, "job", WaitState::Sleep, "clock_nanosleep");
+        assert_eq!(shown(sleeps(), Vec::new()), [(EndKind::Sleep, Some(20))]);
+        let rests = |timeout| {
+            stands(thread(20, "job"), place("epoll_wait", [3, 0, 64, timeout, 0, 0], None))
+        };
+        let is_of_child =
+            |does: Fact| shown(does, Vec::new()).iter().any(|(_, who)| *who == Some(20));
+        assert!(!is_of_child(rests(9_000)), "a timer of its own");
+        assert!(!is_of_child(rests(u64::MAX)));
+        let listens = inet("tcp", 5, "0.0.0.0:80", "0.0.0.0:0", 10);
+        let listens = vec![endpoint(10, "app", listens)];
+        assert!(!shown(sleeps(), listens).contains(&(EndKind::Sleep, Some(20))), "it may be asked");
+    }
+
+    #[test]
+    fn of_many_that_came_one_after_another_the_one_that_stayed_is_waited_for() {
+        let tenth = LOOK_NS / 10;
+        let lived = |pid: u32, start_ns: Ns, end_ns: Ns| {
+            let who = ThreadRef { start_ns, ..thread(pid, "cc") };
+            let fork = Fork { parent: of_ten(10), child: who.clone(), flags: 0 };
+            let exit = Exit { thread: who, last: true, code: None };
+            let (begins, ends) = (Body::Fork(fork), Body::Exit(exit));
+            [Fact { at_ns: start_ns, body: begins }, Fact { at_ns: end_ns, body: ends }]
+        };
+        let with =
+            |long: Ns| {
+                let mut facts = vec![stands(of_ten(10), place("epoll_wait", NO_ARGS, None))];
+                facts.push(child(20, 10));
+                facts.extend((1..9).flat_map(|at| {
+                    lived(30 + at, u64::from(at) * tenth, u64::from(at + 1) * tenth)
+                }));
+                facts.extend(lived(50, tenth, tenth + long));
+                facts.sort_by_key(|fact| fact.at_ns);
+                led(facts)
+            };
+        assert_eq!(with(3 * tenth), ("only child", Some(20)));
+        assert_ne!(with(7 * tenth), ("only child", Some(20)), "which of them?");
+    }
 
     #[test]
     fn the_only_child_is_waited_for_and_of_two_none() {

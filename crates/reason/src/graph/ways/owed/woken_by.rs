@@ -31,6 +31,15 @@ mod tests {
             led(vec![ended(of_ten(10), place("epoll_wait", NO_ARGS, None), by, WakeContext::Task)])
         };
         assert_eq!(by(thread(20, "job")), ("woken by", Some(20)));
+        let asked = |signal| {
+            let (from, to) = (thread(20, "timeout"), of_ten(10));
+            let body = Body::Signal(Signal { from, to, signal, ignored: false, inner_pid: None });
+            let at = place("epoll_wait", NO_ARGS, None);
+            let woken = ended(of_ten(10), at, thread(20, "timeout"), WakeContext::Task);
+            led(vec![Fact { at_ns: woken.at_ns, body }, woken])
+        };
+        assert_eq!(asked(15), ("", None), "it waited for something else until it was asked to end");
+        assert_eq!(asked(18), ("woken by", Some(20)));
         let late = ThreadRef { start_ns: LOOK_NS / 5 * 3, ..thread(20, "job") };
         assert_eq!(by(late), ("", None), "he came in the middle");
     }
