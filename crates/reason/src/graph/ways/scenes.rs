@@ -12,9 +12,14 @@ use crate::waits::timeline::Observed;
 
 /// The way from the first wait of thread 10, by name, and the thread that it leads to. No name: no way found anything.
 pub(crate) fn led(facts: Vec<Fact>) -> (&'static str, Option<u32>) {
+    led_from(10, facts)
+}
+
+/// The same of another thread.
+pub(crate) fn led_from(tid: u32, facts: Vec<Fact>) -> (&'static str, Option<u32>) {
     let Observed { model, timelines } = Observed::new([host(), facts].concat());
     let index = Index::new(&model, &timelines);
-    let wait = timelines.waits().find(|wait| wait.thread.tid == 10).expect("it waits");
+    let wait = timelines.waits().find(|wait| wait.thread.tid == tid).expect("it waits");
     let (next, way) = responsible(&Waiter::of(&index, wait), true);
     let to = match next {
         Next::Thread(to) | Next::Later(to, _) | Next::Brought(to, _) | Next::Answer(_, to) => {

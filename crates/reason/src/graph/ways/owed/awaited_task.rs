@@ -15,6 +15,7 @@ use crate::graph::next::Next;
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::programs::awaited_task;
 use crate::threshold::Threshold;
+use crate::waits::WaitClass;
 use crate::waits::pools::stem;
 use crate::waits::timeline::WaitSpan;
 
@@ -55,7 +56,9 @@ fn has_it(at: &Waiter<'_>) -> Option<ThreadRef> {
         since < until
     };
     let may_be_another = of(Seat::Awaits).next().is_some()
-        || of(Seat::Unread).filter(was_there).any(is_of_pool)
+        || of(Seat::Unread)
+            .filter(was_there)
+            .any(|it| is_of_pool(it) && may_do_tasks(index, it, within))
         || seats.iter().any(|(_, seat)| *seat == Seat::Ends);
     if may_be_another || !busy.iter().all(|it| is_of_pool(it)) {
         return None;
@@ -74,6 +77,15 @@ fn has_it(at: &Waiter<'_>) -> Option<ThreadRef> {
     longest.min_by_key(|(since_ns, tid, _)| (*since_ns, *tid)).map(|(.., it)| it.clone())
 }
 
+/// Whether a thread whose stack was not read may do a task or end it. The first thread of a process is no worker of a pool; an event loop may be its, and
+/// such loops wait by epoll.
+fn may_do_tasks(index: &Index<'_>, it: &ThreadRef, (from, to): (Ns, Ns)) -> bool {
+    let waits = index.waits.within(it, from, to).iter();
+    let mut own = waits.filter(|wait| wait.class != WaitClass::RunQueue).peekable();
+    let is_first = it.tid == it.pid;
+    !is_first || own.peek().is_none() || own.any(|wait| wait.place.syscall.starts_with("epoll"))
+}
+
 /// Since when a thread has waited for the same that it waits for within a time.
 fn since(index: &Index<'_>, it: &ThreadRef, (from, to): (Ns, Ns)) -> Option<Ns> {
     let waits = index.waits.within(it, from, to).iter();
@@ -84,7 +96,7 @@ fn since(index: &Index<'_>, it: &ThreadRef, (from, to): (Ns, Ns)) -> Option<Ns> 
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
-    use crate::graph::ways::scenes::{CONDITION, NO_ARGS, led, of_ten, place, stands};
+    use crate::graph::ways::scenes::{CONDITION, NO_ARGS, led, led_from, of_ten, place, stands};
     use crate::rules::scenes::LOOK_NS;
 
     const WORKER: (&str, &str) = ("_worker", "python3/thread.py");
@@ -150,6 +162,19 @@ mod tests {
         };
         assert_eq!(led_with(Vec::new()), "awaited task");
         assert_ne!(led_with(vec![since(12, "futex", 0)]), "awaited task");
+    }
+
+    #[test]
+    fn a_first_thread_that_was_not_read_is_no_worker_but_may_be_an_event_loop() {
+        let led_beside = |call: &str| {
+            let waits = stands(of_ten(11), place("futex", CONDITION, None));
+            let ask = vec![waits, stack(11, &[RESULT, ("do_GET", "shop.py")])];
+            let job = vec![since(12, "clock_nanosleep", 0), stack(12, &[JOB, WORKER])];
+            let facts = [ask, job, vec![since(10, call, 0)]].concat();
+            led_from(11, facts).0
+        };
+        assert_eq!(led_beside("poll"), "awaited task");
+        assert_ne!(led_beside("epoll_wait"), "awaited task");
     }
 
     /// An HttpClient waits so for a server as well.
