@@ -52,6 +52,7 @@ const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came f
 const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a stable kernel fixes one alone */
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
 const volatile __u32 victim_is_task = 1; /* mark_victim has the task; a number until 6.8 */
+const volatile __u32 names_at_any_port = 1; /* datagrams are looked into for questions to name servers at other ports */
 const volatile __u32 thread_states_in_hash = 0; /* no task storage for tracing (before 5.12) */
 /* A wake-up may be dated at the switch in: the scheduler keeps sched_info (not with `nodelayacct` until 5.13), and wakers
  * need not be looked for by address on a kernel that has thread states in a hash. */

@@ -5,8 +5,9 @@
  * hash falls under `packet_mask` are measured. A flow belongs to the sending socket. Of packets that leave a queue together, in a
  * list, the kernel says so once.
  * A DNS question is read as it leaves through an interface (every kind of resolver passes there), an answer as it is
- * received; both of UDP port 53, and of any other port if the datagram begins like one. The two programs for that run for every packet of the host, so they are attached
- * once a process has a socket to a name server, or looks for one (readers/connections.rs).
+ * received; both of UDP port 53, and in a look at a command or a process of any other port, if the datagram begins like
+ * one. The two programs for that run for every packet of the host, so they are attached once a process has a socket to a
+ * name server, or looks for one (readers/connections.rs).
  *
  * Must not: parse a packet on the receive path beyond its ports and the header of a DNS message, or take for that header what is
  * not in its linear part.
@@ -273,18 +274,21 @@ static __always_inline bool is_name_question(const unsigned char *udp, __be16 po
 {
 	struct name_header header = {};
 
-	return port != __builtin_bswap16(NETBIOS_PORT) && is_of_one_name(udp, &header) && (__builtin_bswap16(header.flags) & NAME_FLAGS) == NAME_QUESTION && !header.answers &&
-	       !header.authorities;
+	if (!names_at_any_port || port == __builtin_bswap16(NETBIOS_PORT) || !is_of_one_name(udp, &header))
+		return false;
+	return (__builtin_bswap16(header.flags) & NAME_FLAGS) == NAME_QUESTION && !header.answers && !header.authorities;
 }
 
 static __always_inline bool is_name_answer(const struct sk_buff *skb, const unsigned char *udp, __be16 port)
 {
 	struct name_header header = {};
 
-	/* What stands behind the linear part in memory is not the datagram. */
-	if (udp + 4 + sizeof(header) > skb->data + (skb->len - skb->data_len))
+	if (!names_at_any_port || port == __builtin_bswap16(NETBIOS_PORT))
 		return false;
-	return port != __builtin_bswap16(NETBIOS_PORT) && is_of_one_name(udp, &header) && (__builtin_bswap16(header.flags) & NAME_FLAGS & ~NAME_ANSWER_MAY) == NAME_ANSWER;
+	/* What stands behind the linear part in memory is not the datagram. */
+	if (udp + 4 + sizeof(header) > skb->data + (skb->len - skb->data_len) || !is_of_one_name(udp, &header))
+		return false;
+	return (__builtin_bswap16(header.flags) & NAME_FLAGS & ~NAME_ANSWER_MAY) == NAME_ANSWER;
 }
 
 SEC("tp_btf/net_dev_queue")
@@ -369,7 +373,7 @@ static __always_inline int way_to(__u8 protocol, __be16 port)
 {
 	if (protocol != IPPROTO_UDP || queued.name_server)
 		return 0;
-	if (port != __builtin_bswap16(53) && !is_asked_about())
+	if (port != __builtin_bswap16(53) && !(names_at_any_port && is_asked_about()))
 		return 0;
 	queued.name_server = 1;
 	return wake_reader();

@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Why BPF cannot be used at all; none if it can be tried.
-    pub no_bpf: Option<String>,
+    pub no_bpf: Option<NoBpf>,
     /// Tracepoints that the kernel's BTF declares, of those asked for.
     pub tracepoints: BTreeSet<String>,
     /// sched_switch tells the previous state as its fourth argument (5.18).
@@ -50,9 +50,29 @@ pub struct Offer {
     pub euid: u32,
 }
 
-/// Why BPF is of no use in a PID namespace.
-pub const OTHER_NUMBERS: &str =
-    "it numbers threads as the first PID namespace does, and this is another";
+/// Why there is no BPF, and what to do for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoBpf {
+    /// Half a sentence.
+    pub why: String,
+    /// The same.
+    pub remedy: &'static str,
+}
+
+impl NoBpf {
+    /// Where the right to it, or the kernel's description of itself, is missing.
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self { why: why.into(), remedy: "run it as root on a kernel with BTF (5.10 or later)" }
+    }
+
+    /// Where its numbers of threads would be those of others.
+    fn other_numbers() -> Self {
+        Self {
+            why: "it numbers threads as the first PID namespace does, and this is another".into(),
+            remedy: "give it the host's PID namespace (docs/containers.md)",
+        }
+    }
+}
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
@@ -69,22 +89,24 @@ pub fn look(tracepoints: &[&str]) -> Offer {
     };
     offer.euid = rustix::process::geteuid().as_raw();
     let bpf = CAP_BPF | CAP_PERFMON;
-    // Its numbers would be those of others here.
     if !view::numbers_as_the_kernel() {
-        offer.no_bpf = Some(OTHER_NUMBERS.into());
+        offer.no_bpf = Some(NoBpf::other_numbers());
         return offer;
     }
     if offer.capabilities & CAP_SYS_ADMIN == 0 && offer.capabilities & bpf != bpf {
-        offer.no_bpf = Some("it needs root, or CAP_BPF and CAP_PERFMON".into());
+        offer.no_bpf = Some(NoBpf::refused("it needs root, or CAP_BPF and CAP_PERFMON"));
         return offer;
     }
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        offer.no_bpf =
-            Some("the kernel has no BTF (/sys/kernel/btf/vmlinux; CONFIG_DEBUG_INFO_BTF)".into());
+        let why = "the kernel has no BTF (/sys/kernel/btf/vmlinux; CONFIG_DEBUG_INFO_BTF)";
+        offer.no_bpf = Some(NoBpf::refused(why));
         return offer;
     }
     match Btf::from_vmlinux() {
-        Err(error) => offer.no_bpf = Some(format!("the kernel's BTF cannot be read: {error}")),
+        Err(error) => {
+            offer.no_bpf =
+                Some(NoBpf::refused(format!("the kernel's BTF cannot be read: {error}")));
+        }
         Ok(btf) => {
             for name in tracepoints {
                 if arguments_of(&btf, name).is_some() {

@@ -7,7 +7,7 @@
 //!
 //! Must not: look at the host (host.rs) or attach (kernel/). Edit together: session/target.rs, which finds on the host what is asked for.
 
-use crate::host::{OTHER_NUMBERS, Offer};
+use crate::host::{NoBpf, Offer};
 use crate::refusal::Refusal;
 use holdup_reason::facts::{Blind, Ns};
 use holdup_stacks::Whose;
@@ -54,6 +54,8 @@ pub struct Scope {
     pub ring_bytes: u32,
 }
 
+/// The program that only looks at a command or a process have.
+pub const OF_WHOM_IS_ASKED: &str = "sys_exit";
 /// Threads of a process that was asked about: shorter waits are only counted.
 pub const TRACED_THRESHOLD_NS: Ns = 20_000;
 /// Events that a tick may bring for each CPU, so that to report them takes the same small part of a host of any size (a wait is
@@ -79,7 +81,7 @@ impl Target {
                 per_cpu_and_tick: Some(LOOK_PER_CPU_AND_TICK),
             },
             // Of a command and of a process every refused call counts.
-            spared: &["sys_exit"],
+            spared: &[OF_WHOM_IS_ASKED],
             ring_bytes: RING_BYTES,
         };
         match self {
@@ -228,11 +230,7 @@ pub fn tracepoints() -> Vec<&'static str> {
 /// Decides what to attach of all programs but those that are spared.
 pub fn plan(offer: &Offer, spared: &[&str]) -> Plan {
     let mut plan = Plan::default();
-    if let Some(why) = &offer.no_bpf {
-        let remedy = match why.as_str() {
-            OTHER_NUMBERS => "give it the host's PID namespace (docs/containers.md)",
-            _ => "run it as root on a kernel with BTF (5.10 or later)",
-        };
+    if let Some(NoBpf { why, remedy }) = &offer.no_bpf {
         plan.blind.push(no_events(why, remedy));
         return plan;
     }

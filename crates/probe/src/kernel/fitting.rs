@@ -36,6 +36,8 @@ pub(super) fn fit(
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
         constants.cpus_online = cpus;
+        // Of a host each datagram would cost a look into it.
+        constants.names_at_any_port = u32::from(names.contains(&plan::OF_WHOM_IS_ASKED));
         constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
         constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
     }

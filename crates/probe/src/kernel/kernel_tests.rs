@@ -4,7 +4,7 @@
 //! Edit together: bpf/ (each map that a program builds a record in, or keeps its work in, is filled here).
 
 use super::*;
-use crate::host;
+use crate::host::{self, NoBpf};
 use crate::plan::{plan, tracepoints};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
@@ -109,7 +109,7 @@ fn record_of(programs: &mut Programs, kind: wire_kind, mut act: impl FnMut()) ->
 #[test]
 fn what_is_left_in_the_slots_of_records_is_in_no_record() {
     let offer = host::look(&tracepoints());
-    if let Some(why) = &offer.no_bpf {
+    if let Some(NoBpf { why, .. }) = &offer.no_bpf {
         eprintln!("not run: {why}");
         return;
     }
@@ -148,7 +148,7 @@ fn what_is_left_in_the_slots_of_records_is_in_no_record() {
 #[test]
 fn the_kernel_names_own_programs_and_their_functions_by_tags_that_are_known() {
     let offer = host::look(&tracepoints());
-    if let Some(why) = &offer.no_bpf {
+    if let Some(NoBpf { why, .. }) = &offer.no_bpf {
         eprintln!("not run: {why}");
         return;
     }
@@ -171,7 +171,7 @@ fn the_kernel_names_own_programs_and_their_functions_by_tags_that_are_known() {
 #[test]
 fn messages_of_who_is_asked_about_are_counted() {
     let offer = host::look(&tracepoints());
-    if let Some(why) = &offer.no_bpf {
+    if let Some(NoBpf { why, .. }) = &offer.no_bpf {
         eprintln!("not run: {why}");
         return;
     }
@@ -208,7 +208,7 @@ fn messages_of_who_is_asked_about_are_counted() {
 #[test]
 fn the_address_that_a_socket_sends_to_without_a_connection_is_known_until_there_are_two() {
     let offer = host::look(&tracepoints());
-    if let Some(why) = &offer.no_bpf {
+    if let Some(NoBpf { why, .. }) = &offer.no_bpf {
         eprintln!("not run: {why}");
         return;
     }

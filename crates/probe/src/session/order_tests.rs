@@ -6,7 +6,7 @@
 use super::Session;
 use super::opening::{Ground, open_on};
 use crate::Source;
-use crate::host::{self, Offer};
+use crate::host::{self, NoBpf, Offer};
 use crate::plan::{self, Target};
 use crate::system::Roots;
 use holdup_reason::facts::{Body, Fact};
@@ -82,7 +82,7 @@ fn look_on(at: &Target, roots: Roots, offer: Offer, seconds: f64) -> Vec<Fact> {
 }
 
 fn without_events() -> Offer {
-    Offer { no_bpf: Some("a test".into()), ..Offer::default() }
+    Offer { no_bpf: Some(NoBpf::refused("a test")), ..Offer::default() }
 }
 
 #[test]

@@ -236,22 +236,15 @@ impl<'a> Chains<'a> {
             answered_ns(&self.index, Asker { who: &link.who, until }, thread.pid)
         });
         let until = answered_ns.map(Until::At).or(until);
+        let class = match &relayed.on {
+            Object::Unix(_) => WaitClass::UnixRead,
+            _ => WaitClass::SocketRead,
+        };
         walk.links.push(Arc::new(ChainLink {
-            who: thread.clone(),
-            class: match &relayed.on {
-                Object::Unix(_) => WaitClass::UnixRead,
-                _ => WaitClass::SocketRead,
-            },
-            object: relayed.on.clone(),
-            begin_ns,
-            end_ns,
             since_ns: relayed.asked_ns,
             standing: relayed.standing,
-            by_clock: false,
-            own_clock: false,
-            question_of: None,
-            is_brought: false,
             because: next.map(|_| relayed::BECAUSE),
+            ..ChainLink::of(thread.clone(), class, relayed.on.clone(), (begin_ns, end_ns))
         }));
         walk.asked.extend(until);
         match next {
@@ -274,20 +267,10 @@ impl<'a> Chains<'a> {
                         Doing::Running => WaitClass::Running,
                         _ => WaitClass::Unseen,
                     };
-                    walk.links.push(Arc::new(ChainLink {
-                        who: thread.clone(),
-                        class,
-                        object: Object::Process(thread.pid),
-                        begin_ns: piece.begin_ns,
-                        end_ns: piece.end_ns,
-                        since_ns: piece.begin_ns,
-                        standing: false,
-                        by_clock: false,
-                        own_clock: false,
-                        question_of: None,
-                        is_brought: false,
-                        because: None,
-                    }));
+                    let (object, at) =
+                        (Object::Process(thread.pid), (piece.begin_ns, piece.end_ns));
+                    let link = ChainLink::of(thread.clone(), class, object, at);
+                    walk.links.push(Arc::new(link));
                     push(walk, piece.begin_ns, piece.end_ns, None);
                     walk.links.pop();
                 }

@@ -445,20 +445,7 @@ mod tests {
     /// A leaf of so many links from thread 11 on, and so long.
     fn leaf(links: u32, ns: Ns) -> Leaf {
         let link = |tid: u32| {
-            Arc::new(ChainLink {
-                who: of(tid),
-                class: WaitClass::FutexLock,
-                object: Object::Nothing,
-                begin_ns: 0,
-                end_ns: ns,
-                since_ns: 0,
-                standing: false,
-                by_clock: false,
-                own_clock: false,
-                question_of: None,
-                is_brought: false,
-                because: None,
-            })
+            Arc::new(ChainLink::of(of(tid), WaitClass::FutexLock, Object::Nothing, (0, ns)))
         };
         let links = (11..11 + links).map(link).collect();
         Leaf { begin_ns: 0, end_ns: ns, links, circle: None }

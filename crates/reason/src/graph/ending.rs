@@ -285,19 +285,11 @@ impl Ending {
     }
 
     fn link(&self, begin_ns: Ns, end_ns: Ns) -> ChainLink {
+        let (class, object) = (WaitClass::UnheededSignal, self.object.clone());
         ChainLink {
-            who: self.who.clone(),
-            class: WaitClass::UnheededSignal,
-            object: self.object.clone(),
-            begin_ns,
-            end_ns,
             since_ns: self.at_ns,
             standing: !self.has_ended,
-            by_clock: false,
-            own_clock: false,
-            question_of: None,
-            is_brought: false,
-            because: None,
+            ..ChainLink::of(self.who.clone(), class, object, (begin_ns, end_ns))
         }
     }
 }

@@ -430,21 +430,8 @@ impl<'c, 'a> Found<'c, 'a> {
         let begin_ns = self.model.look.begin_ns;
         let (kind, class, object) = key.clone();
         self.blame(&key, Blamed::Thread(who.clone()), ns as f64);
-        let link = ChainLink {
-            who,
-            class,
-            object: object.clone(),
-            begin_ns,
-            end_ns: begin_ns + ns,
-            since_ns: begin_ns,
-            standing: false,
-            by_clock: false,
-            own_clock: false,
-            question_of: None,
-            is_brought: false,
-            because: None,
-        };
-        let end_ns = link.end_ns;
+        let end_ns = begin_ns + ns;
+        let link = ChainLink::of(who, class, object.clone(), (begin_ns, end_ns));
         let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
         let (named, part, counted, timed) = (0, 1.0, true, false);
         let lost = Lost { kind, class, object: &object, leaf: &leaf, named, part, counted, timed };

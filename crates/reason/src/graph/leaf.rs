@@ -39,6 +39,29 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
+    /// Somebody who did something for so long, and of whom no more is known.
+    pub(super) fn of(
+        who: ThreadRef,
+        class: WaitClass,
+        object: Object,
+        (begin_ns, end_ns): (Ns, Ns),
+    ) -> Self {
+        Self {
+            who,
+            class,
+            object,
+            begin_ns,
+            end_ns,
+            since_ns: begin_ns,
+            standing: false,
+            by_clock: false,
+            own_clock: false,
+            question_of: None,
+            is_brought: false,
+            because: None,
+        }
+    }
+
     /// Length, nanoseconds.
     pub fn ns(&self) -> Ns {
         self.end_ns.saturating_sub(self.begin_ns)

@@ -315,7 +315,7 @@ pub(super) mod tests {
         let (said, text) = title(false, 5);
         assert!(said.contains("waits for a CPU"), "{said}");
         assert!(!text.contains("too short"), "{text}");
-        assert!(title(true, 5).0.starts_with("sh 10 works"), "events would have told it");
+        assert!(title(true, 5).0.starts_with("sh 10 works"), "events would show it");
         let little = title(false, 50).0;
         assert!(!little.contains("CPU"), "{little}");
     }

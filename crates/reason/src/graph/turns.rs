@@ -236,23 +236,8 @@ mod tests {
 
     /// The lock that 20 has.
     fn held() -> Fact {
-        let lock = FileLock {
-            id: 1,
-            kind: "FLOCK".into(),
-            access: "WRITE".into(),
-            pid: 20,
-            comm: "smtpd".into(),
-            dev: FILE.0,
-            ino: FILE.1,
-            start: 0,
-            end: u64::MAX,
-            blocked: false,
-            breaking: false,
-            taker: None,
-            holders: vec![thread(20, "smtpd")],
-            open_in: Vec::new(),
-            path: Some("/run/inet.smtp".into()),
-        };
+        let path = Some("/run/inet.smtp".into());
+        let lock = FileLock { path, ..file_lock(1, FILE, &[thread(20, "smtpd")]) };
         Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) }
     }
 

@@ -395,19 +395,11 @@ fn awaited(
 
 /// A wait as a link that may name an end.
 fn link(wait: &WaitSpan, begin_ns: Ns, end_ns: Ns) -> ChainLink {
+    let (who, object) = (wait.thread.clone(), wait.object.clone());
     ChainLink {
-        who: wait.thread.clone(),
-        class: wait.class,
-        object: wait.object.clone(),
-        begin_ns,
-        end_ns,
         since_ns: wait.begin_ns,
         standing: wait.standing,
-        by_clock: false,
-        own_clock: false,
-        question_of: None,
-        is_brought: false,
-        because: None,
+        ..ChainLink::of(who, wait.class, object, (begin_ns, end_ns))
     }
 }
 

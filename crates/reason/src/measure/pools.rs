@@ -117,15 +117,20 @@ fn places<'t>(
 /// the program's own functions stand.
 pub fn at_hand(measures: &Measures<'_>, pid: u32) -> String {
     let said = of_process(measures, pid).map(|said| format!(" {said}"));
-    said.unwrap_or_else(|| beside_pools(measures, pid))
+    said.unwrap_or_else(|| places_of(measures, pid))
 }
 
 /// The same of a process without a full pool, which is said beside every finding that leads through it.
 pub fn beside_pools(measures: &Measures<'_>, pid: u32) -> String {
-    let model = measures.model;
-    if of_process(measures, pid).is_some() {
-        return String::new();
+    match of_process(measures, pid) {
+        Some(_) => String::new(),
+        None => places_of(measures, pid),
     }
+}
+
+/// Where the threads of a process stand that do not wait for work.
+fn places_of(measures: &Measures<'_>, pid: u32) -> String {
+    let model = measures.model;
     let within = (model.look.begin_ns, model.look.end_ns);
     let threads = measures.graph.threads_of(&[pid]);
     let is_busy = |thread: &&ThreadRef| {

@@ -104,6 +104,32 @@ pub(crate) fn script_whose_children_are_refused(denied: &Denied, code: u32) -> V
     facts
 }
 
+/// An flock on a whole file: its number, the file, and who has it, the first of whom took it.
+pub(crate) fn file_lock(
+    id: u64,
+    (dev, ino): (DeviceNumber, u64),
+    holders: &[ThreadRef],
+) -> FileLock {
+    let first = holders.first();
+    FileLock {
+        id,
+        kind: "FLOCK".into(),
+        access: "WRITE".into(),
+        pid: first.map_or(0, |by| i64::from(by.pid)),
+        comm: first.map_or_else(String::new, |by| by.comm.clone()),
+        dev,
+        ino,
+        start: 0,
+        end: u64::MAX,
+        blocked: false,
+        breaking: false,
+        taker: None,
+        holders: holders.to_vec(),
+        open_in: Vec::new(),
+        path: None,
+    }
+}
+
 /// In a read of a disk, by its device file.
 pub(crate) fn reads_from(dev: DeviceNumber) -> Place {
     Place {

@@ -5,7 +5,7 @@
 use super::*;
 use crate::facts::*;
 use crate::graph::end::EndKind;
-use crate::rules::scenes::thread;
+use crate::rules::scenes::{file_lock, thread};
 
 const SECOND: f64 = 1e9;
 
@@ -59,23 +59,7 @@ fn lock_wait(me: &ThreadRef, from: f64, to: f64) -> [Fact; 3] {
     let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, u64::from(me.pid));
     let path = Some("/tmp/shop.db".to_string());
     let file = FileRef { dev, ino, path: path.clone(), ..FileRef::default() };
-    let lock = FileLock {
-        id: 1,
-        kind: "FLOCK".into(),
-        access: "WRITE".into(),
-        pid: i64::from(holder.pid),
-        comm: holder.comm.clone(),
-        dev,
-        ino,
-        start: 0,
-        end: u64::MAX,
-        blocked: false,
-        breaking: false,
-        taker: None,
-        holders: vec![holder.clone()],
-        open_in: Vec::new(),
-        path,
-    };
+    let lock = FileLock { path, ..file_lock(1, (dev, ino), std::slice::from_ref(&holder)) };
     let wait = |thread: &ThreadRef, syscall: &str, object, context, by| {
         let (begin_ns, end_ns) = (at(from), at(to));
         let syscall = syscall.into();

@@ -19,12 +19,8 @@ use way::{Waiter, Way, first};
 /// Who is responsible for a part of a wait, and the way there. `owed`: somebody waits for this thread, so what it waits for matters
 /// even if it is only the next event.
 pub fn responsible(at: &Waiter<'_>, owed: bool) -> (Next, Option<&'static Way>) {
-    // Whoever else could be asked.
-    if held::pipe_end::is_left_open(at) {
-        return (Next::Nobody, Some(&held::pipe_end::WAY));
-    }
-    if let Some((thread, way)) = held::found(at) {
-        return (Next::Thread(thread), Some(way));
+    if let Some((next, way)) = held::found(at) {
+        return (next, Some(way));
     }
     match owed.then(|| first(owed::LADDER, at)).flatten() {
         Some((next, way)) => (next, Some(way)),

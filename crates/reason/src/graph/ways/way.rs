@@ -9,6 +9,7 @@
 use crate::facts::{Ns, ObjectRef, ThreadRef};
 use crate::graph::index::Index;
 use crate::graph::next::{Asker, Next};
+use crate::graph::wakers::is_stalled;
 use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -55,6 +56,19 @@ impl<'w> Waiter<'w> {
     pub fn was_there(&self, by: &ThreadRef) -> bool {
         let (from, to) = self.within;
         by.start_ns <= from + to.saturating_sub(from) / 2
+    }
+
+    /// A program that is to act for it, where that stands still for most of the time: it was stopped, or waits for what somebody else has. Not where it waits
+    /// for work or for a CPU, as all do now and then.
+    pub fn standing_still(&self, program: &ThreadRef) -> Option<ThreadRef> {
+        let (from, to) = self.within;
+        let half = to.saturating_sub(from) / 2;
+        // Who serves something was read from its descriptors, without the begin of its life.
+        let program = self.index.model.threads.thread_ref(program.pid);
+        let wait = self.index.waits.at(&program, from + half)?;
+        let stands =
+            is_stalled(wait.class) || wait.class.is_demand() && wait.class != WaitClass::RunQueue;
+        (stands && wait.within_ns(from, to) >= half).then_some(program)
     }
 
     /// Whether it is for the lock of an interpreter.

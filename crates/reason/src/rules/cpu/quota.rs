@@ -267,7 +267,7 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::cpus;
-    use crate::rules::scenes::{LOOK_NS, at_place, identity, of_process, thread};
+    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
 
     fn found_with(more: Vec<Fact>) -> Vec<Finding> {
         explain([facts(48, 3.9), more].concat()).findings
@@ -369,23 +369,7 @@ mod tests {
     fn behind_a_lock(seconds: u64) -> Vec<Fact> {
         let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
         let web = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "web".into() };
-        let lock = FileLock {
-            id: 1,
-            kind: "FLOCK".into(),
-            access: "WRITE".into(),
-            pid: 7,
-            comm: "web".into(),
-            dev,
-            ino,
-            start: 0,
-            end: u64::MAX,
-            blocked: false,
-            breaking: false,
-            taker: None,
-            holders: vec![web.clone()],
-            open_in: Vec::new(),
-            path: None,
-        };
+        let lock = file_lock(1, (dev, ino), std::slice::from_ref(&web));
         let file = FileRef { dev, ino, ..FileRef::default() };
         let asks = Place {
             state: WaitState::Sleep,

@@ -331,7 +331,9 @@ fn explain(
         Some(seconds) if held.journal && !is_own => {
             format!(" Commits of the journal wait for its writes ({}).", words::seconds(*seconds))
         }
-        _ if held.writeback && !is_own => " Pages that the group wrote to are waited for.".into(),
+        _ if held.writeback && !is_own => {
+            " Pages that are being written are waited for, and the group writes there.".into()
+        }
         _ => String::new(),
     };
     // Where the disk had no request in the look, nobody knows how it answers.

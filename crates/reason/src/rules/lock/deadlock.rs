@@ -445,23 +445,7 @@ mod tests {
                 object: Some(ObjectRef::File(file)),
                 ..Place::default()
             };
-            let lock = FileLock {
-                id: has,
-                kind: "FLOCK".into(),
-                access: "WRITE".into(),
-                pid: i64::from(pid),
-                comm: "flock".into(),
-                dev,
-                ino: has,
-                start: 0,
-                end: u64::MAX,
-                blocked: false,
-                breaking: false,
-                taker: None,
-                holders: vec![own.clone(), child.clone()],
-                open_in: Vec::new(),
-                path: None,
-            };
+            let lock = file_lock(has, (dev, has), &[own.clone(), child.clone()]);
             vec![
                 Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
                 identity(Thread { thread: own, parent_pid: 1, ..Thread::default() }),

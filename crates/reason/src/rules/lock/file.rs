@@ -98,23 +98,9 @@ mod tests {
     /// Process 10 waits for an flock that process 20 took, and its child 21 inherited.
     fn waiter(inner_pid: Option<u32>, place: Place, holder: Fact) -> Vec<Fact> {
         let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 99);
-        let lock = FileLock {
-            id: 1,
-            kind: "FLOCK".into(),
-            access: "WRITE".into(),
-            pid: 20,
-            comm: "flock".into(),
-            dev,
-            ino,
-            start: 0,
-            end: u64::MAX,
-            blocked: false,
-            breaking: false,
-            taker: None,
-            holders: vec![thread(20, "flock"), thread(21, "sleep")],
-            open_in: Vec::new(),
-            path: Some("/run/job".into()),
-        };
+        let holders = [thread(20, "flock"), thread(21, "sleep")];
+        let path = Some("/run/job".to_string());
+        let lock = FileLock { path, ..file_lock(1, (dev, ino), &holders) };
         let file = FileRef { dev, ino, path: Some("/run/job".into()), ..FileRef::default() };
         let place = Place { object: Some(ObjectRef::File(file)), ..place };
         let mut facts = host();

@@ -113,7 +113,7 @@ pub(super) fn remedies(
         remedies.push(elsewhere_configured(measures, asker, server));
     } else if is_elsewhere {
         remedies.push(Remedy::to(format!(
-            "name another server where {} was told that port",
+            "name another server where {} has that port from",
             measures.model.threads.who(asker.thread)
         )));
     } else if asker.own_resolver {

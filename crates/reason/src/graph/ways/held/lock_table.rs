@@ -139,29 +139,13 @@ mod tests {
     use crate::facts::*;
     use crate::graph::index::Index;
     use crate::graph::ways::held::holder as held_by;
-    use crate::rules::scenes::{LOOK_NS, at_place, host, thread};
+    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, host, thread};
     use crate::waits::timeline::Observed;
 
     const FILE: (DeviceNumber, u64) = (DeviceNumber { major: 8, minor: 1 }, 99);
 
     fn lock(pid: i64, holders: Vec<ThreadRef>) -> Fact {
-        let lock = FileLock {
-            id: 1,
-            kind: "FLOCK".into(),
-            access: "WRITE".into(),
-            pid,
-            comm: String::new(),
-            dev: FILE.0,
-            ino: FILE.1,
-            start: 0,
-            end: u64::MAX,
-            blocked: false,
-            breaking: false,
-            taker: None,
-            holders,
-            open_in: Vec::new(),
-            path: None,
-        };
+        let lock = FileLock { pid, comm: String::new(), ..file_lock(1, FILE, &holders) };
         Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) }
     }
 

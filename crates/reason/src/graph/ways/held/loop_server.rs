@@ -6,10 +6,9 @@
 use crate::facts::ThreadRef;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
-use crate::graph::wakers::is_stalled;
-use crate::graph::ways::way::{Waiter, Way};
+use crate::graph::ways::way::Way;
 use crate::model::object::Object;
-use crate::waits::WaitClass::{Disk, Idle, RunQueue};
+use crate::waits::WaitClass::Disk;
 use std::path::Path;
 
 /// The way.
@@ -19,7 +18,7 @@ pub(super) static WAY: Way = Way {
     of: &[Disk],
     thresholds: &[],
     follow: |at| {
-        servers(at.index, &at.wait.object).find_map(|it| standing(at, it)).map(Next::Thread)
+        servers(at.index, &at.wait.object).find_map(|it| at.standing_still(it)).map(Next::Thread)
     },
 };
 
@@ -37,18 +36,6 @@ fn servers<'w>(index: &'w Index<'w>, disk: &Object) -> impl Iterator<Item = &'w 
     };
     let served = file.and_then(lies_on).map(|dev| index.devices.fuse_servers(dev));
     served.into_iter().flatten().map(|end| &end.process)
-}
-
-/// A program, where it stands still for most of a wait.
-fn standing(at: &Waiter<'_>, program: &ThreadRef) -> Option<ThreadRef> {
-    let (from, to) = at.within;
-    let half = to.saturating_sub(from) / 2;
-    // Who serves it was read from its descriptors, without the begin of its life.
-    let program = at.index.model.threads.thread_ref(program.pid);
-    let wait = at.index.waits.at(&program, from + half)?;
-    let waits = wait.class.is_demand() && !matches!(wait.class, RunQueue | Idle);
-    let stands = is_stalled(wait.class) || waits;
-    (stands && wait.within_ns(from, to) >= half).then_some(program)
 }
 
 #[cfg(test)]

@@ -76,14 +76,23 @@ pub static LADDER: &[&Way] = &[
 
 /// Who holds what a wait is for, and the way to him. The first way that finds somebody decides, also where it leads back to the waiter: then
 /// nobody holds it.
-pub fn found(at: &Waiter<'_>) -> Option<(ThreadRef, &'static Way)> {
+pub fn found(at: &Waiter<'_>) -> Option<(Next, &'static Way)> {
     let (next, way) = first(LADDER, at)?;
-    let Next::Thread(thread) = next else { return None };
-    let is_waiter = || at.index.model.threads.is_same(&thread, &at.wait.thread);
-    (thread.pid != 0 && !is_waiter()).then_some((thread, way))
+    let counts = match &next {
+        Next::Thread(thread) => {
+            thread.pid != 0 && !at.index.model.threads.is_same(thread, &at.wait.thread)
+        }
+        // Whoever else could be asked.
+        Next::Nobody => true,
+        _ => false,
+    };
+    counts.then_some((next, way))
 }
 
 /// Who is to be looked at next for a wait, by what it waits for.
 pub fn holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    found(&Waiter::of(index, wait)).map(|(thread, _)| thread)
+    match found(&Waiter::of(index, wait))?.0 {
+        Next::Thread(thread) => Some(thread),
+        _ => None,
+    }
 }

@@ -12,7 +12,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
 /// The way.
-pub(in crate::graph) static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "end of a pipe",
     because: "it has the other end of the pipe",
     of: &[WaitClass::PipeWrite, WaitClass::PipeRead],

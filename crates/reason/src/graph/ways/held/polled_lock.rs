@@ -44,29 +44,14 @@ mod tests {
     use crate::facts::*;
     use crate::graph::index::Index;
     use crate::model::object::{FileKey, Object};
-    use crate::rules::scenes::{LOOK_NS, host, slept, thread};
+    use crate::rules::scenes::{LOOK_NS, file_lock, host, slept, thread};
     use crate::waits::timeline::Observed;
 
     const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 1 };
 
     fn read(at_ns: Ns, holder: u32, access: &str) -> Fact {
-        let lock = FileLock {
-            id: 1,
-            kind: "FLOCK".into(),
-            access: access.into(),
-            pid: i64::from(holder),
-            comm: String::new(),
-            dev: DEV,
-            ino: 9,
-            start: 0,
-            end: u64::MAX,
-            blocked: false,
-            breaking: false,
-            taker: None,
-            holders: vec![thread(holder, "job")],
-            open_in: Vec::new(),
-            path: None,
-        };
+        let lock = file_lock(1, (DEV, 9), &[thread(holder, "job")]);
+        let lock = FileLock { access: access.into(), comm: String::new(), ..lock };
         Fact { at_ns, body: Body::FileLock(lock) }
     }
 

@@ -100,7 +100,7 @@ mod tests {
                 SessionWait { holders, held_without_process: true, ..SessionWait::default() };
             waits_so(wait, LOOK_NS / 2)
         };
-        assert_eq!(prepared(Vec::new()), ("inside a server", None));
+        assert_eq!(prepared(Vec::new()), ("session table", None));
         assert_eq!(prepared(vec![30]), ("session table", Some(30)));
     }
 }

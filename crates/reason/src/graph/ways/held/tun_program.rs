@@ -4,12 +4,11 @@
 //! Must not: take one for it that waits for packets, which is its work, or for a CPU, as all do now and then. Rejected: the socket's other end
 //! first (it may be on this host as well, and has heard nothing).
 
-use crate::facts::{ObjectRef, ThreadRef};
+use crate::facts::ObjectRef;
 use crate::graph::next::Next;
 use crate::graph::tun_program::{at_the_far_end, into_tun};
-use crate::graph::wakers::is_stalled;
 use crate::graph::ways::way::{Waiter, Way};
-use crate::waits::WaitClass::{RunQueue, SocketConnect, SocketRead, SocketWrite};
+use crate::waits::WaitClass::{SocketConnect, SocketRead, SocketWrite};
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -25,18 +24,7 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     let model = at.index.model;
     let near = into_tun(model, socket)?.1;
     let mut both = near.into_iter().chain(at_the_far_end(model, socket));
-    both.find_map(|program| standing(at, program)).map(Next::Thread)
-}
-
-/// A program, where it stands still for most of a wait.
-fn standing(at: &Waiter<'_>, program: &ThreadRef) -> Option<ThreadRef> {
-    let (from, to) = at.within;
-    let half = to.saturating_sub(from) / 2;
-    // Who has the device open was read from its descriptors, without the begin of its life.
-    let program = at.index.model.threads.thread_ref(program.pid);
-    let wait = at.index.waits.at(&program, from + half)?;
-    let stands = is_stalled(wait.class) || wait.class.is_demand() && wait.class != RunQueue;
-    (stands && wait.within_ns(from, to) >= half).then_some(program)
+    both.find_map(|program| at.standing_still(program)).map(Next::Thread)
 }
 
 #[cfg(test)]

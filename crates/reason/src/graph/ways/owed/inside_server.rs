@@ -1,13 +1,13 @@
-//! A process of a server that waits for something of the server's own (a replica's confirmation, a checkpoint, an archived log), or for a lock
-//! that nobody's process has: nobody else has to act.
+//! A process of a server that waits for something of the server's own (a replica's confirmation, a checkpoint, an archived log): nobody else has
+//! to act.
 //!
 //! It is woken now and then by whom it does not wait for, and gives up by the clock. Who brings it about, if that is a process of the server,
-//! is found before (held/session_table.rs). Must not: be asked of another lock, whose holder may be known by other ways.
+//! is found before (held/session_table.rs), which knows of a lock that no process has, too. Must not: be asked of another lock, whose holder may be known by other ways.
 
 use crate::graph::next::Next;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::programs::lock_kind::LockKind;
-use crate::waits::{session_wait, user_stack};
+use crate::waits::user_stack;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -18,9 +18,7 @@ pub(super) static WAY: Way = Way {
     follow: |at| {
         let (model, wait) = (at.index.model, at.wait);
         let kind = user_stack::lock_kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
-        let read = session_wait::reading(model, &wait.thread, wait.begin_ns, wait.end_ns);
-        let has_no_process = read.is_some_and(|(read, _)| read.held_without_process);
-        (has_no_process || kind.is_some_and(LockKind::is_of_a_server)).then_some(Next::Nobody)
+        kind.is_some_and(LockKind::is_of_a_server).then_some(Next::Nobody)
     },
 };
 

@@ -1,6 +1,6 @@
 //! An event loop that has one child for most of the time: it waits for that.
 //!
-//! Who asks about a process gets that child also where nobody else waits, if the process takes no connections: as `sudo`, `npm run` and expect
+//! Who asks about a process gets that child also where nobody else waits, if the process takes no connections: as `sudo` and `npm run`
 //! have one. Must not: choose among several, or take a worker of the same program for such a child.
 
 use crate::facts::ThreadRef;
