@@ -72,7 +72,7 @@ fn name_polled(
     for (at, question, answer) in answers(roots, facts, &questions, unread) {
         let Body::Blocked(blocked) = &mut facts[at].body else { continue };
         let pid = blocked.thread.pid;
-        if let Answer::Descriptors(all) = answer
+        if let Answer::Descriptors(all, _) = answer
             && let Some(fd) = polled::only(question, &all)
             && let Some((_, known)) = sockets.range((pid, fd, 0)..=(pid, fd, u64::MAX)).next()
             && let Body::Endpoint(endpoint) = &known.body

@@ -88,7 +88,7 @@ mod tests {
         let blocked = Blocked { thread, place, ..Blocked::default() };
         let Some(question) = question(&blocked, true) else { return Vec::new() };
         match question.answer(&Roots::default(), own) {
-            Some(Answer::Descriptors(all)) => reported(question, all, &blocked),
+            Some(Answer::Descriptors(all, _)) => reported(question, all, &blocked),
             _ => Vec::new(),
         }
     }

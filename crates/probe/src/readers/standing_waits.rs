@@ -154,7 +154,10 @@ pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact
                 let owner = owners.of(blocked, (word, beside), &look.roots);
                 facts.push(Fact { at_ns: *at_ns, body: Body::FutexOwner(owner) });
             }
-            Answer::Descriptors(all) => {
+            Answer::Descriptors(all, timer_ns) => {
+                let waited_ns = at_ns.saturating_sub(blocked.since_ns);
+                blocked.place.timeout_ns =
+                    timer_ns.map(|left_ns| waited_ns.saturating_add(left_ns));
                 let only = polled::only(question, &all);
                 if is_recent(blocked) {
                     blocked.place.polled = polled::reported(question, all, blocked);

@@ -12,7 +12,7 @@
 
 use crate::system::guard::{self, Behind, Undone};
 use crate::system::{Roots, memory, refused_by, text};
-use holdup_reason::facts::{Blind, Blocked, Body, Fact, Guards, WaitState};
+use holdup_reason::facts::{Blind, Blocked, Body, Fact, Guards, Ns, WaitState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
@@ -20,6 +20,8 @@ use std::io::Read;
 const READ_MAX: usize = 16_384;
 /// Of an epoll's fdinfo: a line for each descriptor.
 const BYTES_MAX: u64 = 8192;
+/// Among more descriptors no timer is looked for: they are a server's, and whatever comes ends its waits.
+const TIMED_MAX: usize = 8;
 /// Linux's PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -43,8 +45,8 @@ pub(super) enum Question {
 pub(super) enum Answer {
     /// See [`memory::futex_words`].
     Futex(u32, Option<u32>),
-    /// Descriptors.
-    Descriptors(Vec<u32>),
+    /// Descriptors, and how long it is until the first timer among them runs out.
+    Descriptors(Vec<u32>, Option<Ns>),
     /// A path as the program has it.
     Path(String),
 }
@@ -52,7 +54,7 @@ pub(super) enum Answer {
 impl Answer {
     /// Nothing was there, or it may not be read.
     fn is_empty(&self) -> bool {
-        matches!(self, Self::Descriptors(all) if all.is_empty())
+        matches!(self, Self::Descriptors(all, _) if all.is_empty())
     }
 }
 
@@ -64,13 +66,13 @@ impl Question {
                 Some(Answer::Futex(word, beside))
             }
             Self::Poll { array, count } => {
-                Some(Answer::Descriptors(memory::poll_descriptors(pid, array, count)))
+                Some(descriptors(roots, pid, memory::poll_descriptors(pid, array, count)))
             }
             Self::Select { sets, count } => {
                 let set = |address| memory::descriptor_set(pid, address, count);
-                Some(Answer::Descriptors(sets.into_iter().flat_map(set).collect()))
+                Some(descriptors(roots, pid, sets.into_iter().flat_map(set).collect()))
             }
-            Self::Epoll { fd } => Some(Answer::Descriptors(watched(roots, pid, fd))),
+            Self::Epoll { fd } => Some(descriptors(roots, pid, watched(roots, pid, fd))),
             Self::Path { address } => memory::text(pid, address, PATH_BYTES_MAX).map(Answer::Path),
         }
     }
@@ -165,6 +167,34 @@ pub(super) fn report(unread: &mut Unread) -> Vec<Body> {
         Some(Body::Blind(Blind { what, why, therefore, pids, ..Blind::default() }))
     };
     std::mem::take(&mut unread.0).into_iter().filter_map(fact).collect()
+}
+
+fn descriptors(roots: &Roots, pid: u32, all: Vec<u32>) -> Answer {
+    let timer_ns = first_timer_ns(roots, pid, &all);
+    Answer::Descriptors(all, timer_ns)
+}
+
+/// How long it is until the first timer among some descriptors runs out; none if none of them is a timer that runs.
+fn first_timer_ns(roots: &Roots, pid: u32, all: &[u32]) -> Option<Ns> {
+    let is_timer = |fd: &&u32| {
+        let link = std::fs::read_link(roots.process(pid, "fd").join(fd.to_string()));
+        link.is_ok_and(|to| to.as_os_str() == "anon_inode:[timerfd]")
+    };
+    let left_ns = |fd: &u32| {
+        let fdinfo = text::read(&roots.process(pid, "fdinfo").join(fd.to_string())).ok()?;
+        timer_left_ns(&fdinfo)
+    };
+    let few = Some(all).filter(|all| all.len() <= TIMED_MAX)?;
+    few.iter().filter(is_timer).filter_map(left_ns).min()
+}
+
+/// How long it is until a timer runs out, by its fdinfo: `it_value: (SECONDS, NANOSECONDS)`, which are 0 of one that does not run.
+fn timer_left_ns(fdinfo: &[u8]) -> Option<Ns> {
+    let value = text::lines(fdinfo).find_map(|line| line.strip_prefix(b"it_value:"))?;
+    let value = text::lossy(value);
+    let (seconds, ns) = value.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+    let (seconds, ns): (Ns, Ns) = (seconds.trim().parse().ok()?, ns.trim().parse().ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns).filter(|left_ns| *left_ns > 0)
 }
 
 /// Those that an epoll watches; none if there are too many to tell.
@@ -327,6 +357,34 @@ mod tests {
         assert_eq!(*set, [8, 9]);
     }
 
+    #[test]
+    fn of_timers_that_are_polled_the_first_that_runs_counts() {
+        let pid = u32::MAX - 9;
+        let root = std::env::temp_dir().join(format!("holdup-timers-{}", std::process::id()));
+        let roots = Roots::under(&root);
+        let of = |name: &str| {
+            let folder = roots.process(pid, name);
+            std::fs::create_dir_all(&folder).expect("a folder");
+            folder
+        };
+        let (links, infos) = (of("fd"), of("fdinfo"));
+        let put = |fd: &str, kind: &str, value: &str| {
+            let to = format!("anon_inode:[{kind}]");
+            std::os::unix::fs::symlink(to, links.join(fd)).expect("a link");
+            let info = format!("pos:\t0\nticks: 0\nit_value: ({value})\nit_interval: (0, 0)\n");
+            std::fs::write(infos.join(fd), info).expect("a file");
+        };
+        put("3", "timerfd", "0, 0");
+        put("4", "timerfd", "2, 5");
+        put("5", "timerfd", "7, 0");
+        put("6", "eventfd", "1, 0");
+        let first = |all: &[u32]| first_timer_ns(&roots, pid, all);
+        assert_eq!(first(&[6, 5, 4, 3]), Some(2_000_000_005));
+        assert_eq!(first(&[3, 6, 9]), None, "none runs");
+        assert_eq!(first(&[4; TIMED_MAX + 1]), None, "a server's");
+        std::fs::remove_dir_all(&root).expect("gone");
+    }
+
     /// What a process has in fdinfo is read here as its memory is: a FIFO stands for what does not come.
     #[test]
     fn what_does_not_come_does_not_hold_up_who_looks() {
@@ -348,7 +406,7 @@ mod tests {
         let begun = std::time::Instant::now();
         let read = answers(&roots, &waits, &asked, &mut unread);
         assert!(begun.elapsed() < 8 * guard::TIMEOUT, "{:?}", begun.elapsed());
-        let watched = Answer::Descriptors(vec![9]);
+        let watched = Answer::Descriptors(vec![9], None);
         assert_eq!(read, [(1, asked[1].1, watched)], "the other one is read");
         assert_eq!(unread.0, BTreeMap::from([(Why::MayHang, BTreeSet::from([hangs]))]));
         // Lets the helper go.

@@ -6,11 +6,13 @@
 //! a group that may use no more CPU.
 
 use super::naming::runs;
-use crate::facts::{Ns, ThreadRef};
+use super::report::AnswerEnd;
+use crate::facts::{Ns, TargetKind, ThreadRef};
+use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
-use crate::model::membership;
 use crate::model::words;
+use crate::model::{Model, membership};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,20 +29,22 @@ const OVERLAP_NS_MAX: Ns = 5_000_000;
 /// Generations that are gone through.
 const GENERATIONS: usize = 16;
 
-/// A child: when it was there, and what it, or its own, computed on the command's path.
+/// A child: when it was there, and what it, or its own, computed.
 struct Run {
     begin_ns: Ns,
     end_ns: Ns,
     worked_ns: Ns,
 }
 
-/// What is said of it, after the sentences on a command that works.
-pub(super) fn sentence(measures: &Measures<'_>) -> Option<String> {
+/// What is said of it, after the sentences on a command that works, or on a process that waits for the work of its children.
+pub(super) fn sentence(measures: &Measures<'_>, works: bool, end: &AnswerEnd) -> Option<String> {
     let model = measures.model;
-    let root = command_root(model)?;
+    let is_command = measures.is_command();
+    let of_children = !is_command && end.end == EndKind::Works;
+    let root = asked(model).filter(|_| works || of_children)?;
     let idle = idle_cpus(measures, &root)?;
     let places = 1 + (idle + 1.0 - FREE_MIN) as usize;
-    let ((_, name), mut runs) = siblings(measures)
+    let ((_, name), mut runs) = siblings(measures, root.pid)
         .into_iter()
         .filter(|(_, runs)| runs.len() >= CHILDREN_MIN)
         .max_by_key(|(_, runs)| runs.iter().map(|run| run.worked_ns).sum::<Ns>())?;
@@ -64,12 +68,19 @@ pub(super) fn sentence(measures: &Measures<'_>) -> Option<String> {
     if places < 2 || gain < GAIN_PART_MIN * measures.wall_seconds() {
         return None;
     }
+    let (within, of_it) = if is_command { ("", "") } else { (" in the look", " of it") };
     Some(format!(
-        " {name} ran {} times, one after another, while other CPUs had room: {at_once} at a time would take up to {} less, \
-         if none needs what another makes.",
+        " {name} ran {} times{within}, one after another, while other CPUs had room: {at_once} at a time would take up to {} \
+         less{of_it}, if none needs what another makes.",
         runs.len(),
         words::seconds(gain),
     ))
+}
+
+/// The main thread of the command, or of the process that was asked about.
+fn asked(model: &Model) -> Option<ThreadRef> {
+    let target = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Process);
+    command_root(model).or_else(|| Some(model.threads.thread_ref(target?.pid)))
 }
 
 /// How many of the CPUs that a command may use had nothing to do, on average; nothing if a group of it has a quota.
@@ -86,21 +97,31 @@ fn idle_cpus(measures: &Measures<'_>, root: &ThreadRef) -> Option<f64> {
     Some(cpus as f64 * (1.0 - busy))
 }
 
-/// The children of each process by the program that they ran, with what each computed on the command's path.
-fn siblings(measures: &Measures<'_>) -> BTreeMap<(u32, String), Vec<Run>> {
-    let (model, graph) = (measures.model, &measures.graph);
-    let mut worked: HashMap<u32, Ns> = HashMap::new();
+/// A process, who began it, and so on.
+fn line(measures: &Measures<'_>, pid: u32) -> impl Iterator<Item = u32> {
+    let parent = move |pid: &u32| measures.graph.parent_of(*pid).filter(|parent| parent != pid);
+    std::iter::successors(Some(pid), parent).take(GENERATIONS)
+}
+
+/// What each process computed, with those that it began: on a command's path, or in a look.
+fn worked(measures: &Measures<'_>) -> HashMap<u32, Ns> {
     let computes = |class| matches!(class, WaitClass::Running | WaitClass::Unseen);
-    for leaf in graph.path.iter().filter(|leaf| computes(leaf.root().class)) {
-        let mut pid = leaf.root().who.pid;
-        for _ in 0..GENERATIONS {
-            *worked.entry(pid).or_default() += leaf.ns();
-            match graph.parent_of(pid) {
-                Some(parent) if parent != pid => pid = parent,
-                _ => break,
-            }
-        }
+    let path = measures.graph.path.iter().filter(|leaf| computes(leaf.root().class));
+    let on_path = path.map(|leaf| (leaf.root().who.pid, leaf.ns()));
+    let times = measures.model.threads.times.iter().filter(|_| !measures.is_command());
+    let in_look = times.map(|time| (time.thread.pid, time.run_ns));
+    let mut worked: HashMap<u32, Ns> = HashMap::new();
+    for (pid, ns) in on_path.chain(in_look) {
+        line(measures, pid).for_each(|pid| *worked.entry(pid).or_default() += ns);
     }
+    worked
+}
+
+/// The children of each process that was asked about, or that it began, by the program that they ran, with what each computed.
+fn siblings(measures: &Measures<'_>, root_pid: u32) -> BTreeMap<(u32, String), Vec<Run>> {
+    let model = measures.model;
+    let worked = worked(measures);
+    let is_asked = |pid| measures.is_command() || line(measures, pid).any(|it| it == root_pid);
     let ends = model.threads.exits.iter().filter(|(_, exit)| exit.thread.tid == exit.thread.pid);
     let ends: HashMap<u32, Ns> = ends.map(|(at_ns, exit)| (exit.thread.pid, *at_ns)).collect();
     let mut all: BTreeMap<(u32, String), Vec<Run>> = BTreeMap::new();
@@ -109,7 +130,7 @@ fn siblings(measures: &Measures<'_>) -> BTreeMap<(u32, String), Vec<Run>> {
         let (Some(end_ns), Some(worked_ns)) = (ends.get(&child), worked.get(&child)) else {
             continue;
         };
-        if parent != child {
+        if parent != child && is_asked(parent) {
             let run = Run { begin_ns: *begin_ns, end_ns: *end_ns, worked_ns: *worked_ns };
             let executed = model.threads.executed(child).map(|exec| &exec.thread);
             let who = executed.unwrap_or(&fork.child);
@@ -134,9 +155,14 @@ mod tests {
 
     /// A shell runs these programs for a second each, one after another, or all from the begin, while the other CPU is used so much.
     fn said(programs: &[&str], apart: bool, used: f64) -> String {
+        said_of(TargetKind::Command, programs, apart, used)
+    }
+
+    /// The same, as a command or with `-p`.
+    fn said_of(kind: TargetKind, programs: &[&str], apart: bool, used: f64) -> String {
         let mut facts = cpus([1.0, used]);
         let at = |at_ns, body| Fact { at_ns, body };
-        let (kind, name) = (TargetKind::Command, "sh".to_string());
+        let name = "sh".to_string();
         let target = Target { kind, name, pid: 10, cgroups: Vec::new(), words: Vec::new() };
         facts.push(at(0, Body::Target(target)));
         for (n, program) in (0..).zip(programs) {
@@ -159,6 +185,18 @@ mod tests {
             };
             let ran = Ran { thread: child.clone(), begin_ns: from_ns, end_ns, cpu: 0 };
             let exit = Exit { thread: child.clone(), last: true, code: Some(0) };
+            let run_ns = end_ns - from_ns;
+            let thread = child.clone();
+            let time = ThreadTime {
+                thread,
+                since_ns: from_ns,
+                until_ns: end_ns,
+                run_ns,
+                ..ThreadTime::default()
+            };
+            if kind == TargetKind::Process {
+                facts.push(at(end_ns, Body::ThreadTime(time)));
+            }
             facts.extend([
                 at(begin_ns, Body::Fork(Fork { parent, child, flags: 0 })),
                 at(end_ns, Body::Ran(ran)),
@@ -182,6 +220,19 @@ mod tests {
         ] {
             let text = said(programs, apart, used);
             assert!(!text.contains("at a time would"), "{programs:?} {apart} {used}: {text}");
+        }
+    }
+
+    #[test]
+    fn with_p_the_children_of_a_loop_are_said_of_the_look() {
+        let of =
+            |programs: &[&str], apart, used| said_of(TargetKind::Process, programs, apart, used);
+        let text = of(&["cc"; 4], true, 0.05);
+        let expected = "cc ran 4 times in the look, one after another, while other CPUs had room: 2 at a time would take up to 1.95 s \
+                        less of it";
+        assert!(text.contains(expected), "{text}");
+        for text in [of(&["cc"; 4], true, 0.9), of(&["cc", "as", "ld", "strip"], true, 0.05)] {
+            assert!(!text.contains("at a time would"), "{text}");
         }
     }
 }

@@ -154,4 +154,50 @@ mod tests {
         let stuck = said((20, "queue"), "futex");
         assert!(!stuck.contains("due later") && !stuck.contains("next event"), "{stuck}");
     }
+    #[test]
+    fn who_rests_at_the_end_of_a_commands_chain_is_said_whatever_the_connection() {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: Some("/run/agent".into()) };
+        let said = |call: &str| {
+            let (kind, name) = (TargetKind::Command, "ssh".to_string());
+            let target = Target { kind, name, pid: 10, cgroups: Vec::new(), words: Vec::new() };
+            let (state, object) = (WaitState::Sleep, Some(near.clone()));
+            let reads = Place { state, syscall: "recvfrom".into(), object, ..Place::default() };
+            let facts = vec![
+                fact(Body::Target(target)),
+                at_place(10, "ssh", reads),
+                endpoint(20, "agent", far.clone()),
+                blocked(20, "agent", WaitState::Sleep, call),
+            ];
+            explain([host(), facts].concat()).answer.title
+        };
+        let rests = said("epoll_wait");
+        assert!(
+            rests.starts_with("ssh waits for agent 20, which waits for its next event"),
+            "{rests}"
+        );
+        let stopped = said("clock_nanosleep");
+        assert!(!stopped.contains("next event"), "{stopped}");
+    }
+    #[test]
+    fn a_relay_that_waits_on_the_connection_of_its_client_is_owed_no_answer_by_him() {
+        let (kind, name) = (TargetKind::Command, "curl".to_string());
+        let target = Target { kind, name, pid: 10, cgroups: Vec::new(), words: Vec::new() };
+        let near = || inet("tcp", 100, "127.0.0.1:4000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 101, "127.0.0.1:80", "127.0.0.1:4000", 1);
+        let waits = |syscall: &str, object| {
+            let (state, syscall) = (WaitState::Sleep, syscall.to_string());
+            Place { state, syscall, object: Some(object), ..Place::default() }
+        };
+        let facts = vec![
+            fact(Body::Target(target)),
+            at_place(10, "curl", waits("recvfrom", near())),
+            endpoint(20, "nc", inet("tcp", 99, "127.0.0.1:80", "0.0.0.0:0", 10)),
+            endpoint(20, "nc", far()),
+            at_place(20, "nc", waits("poll", far())),
+        ];
+        let answer = explain([host(), facts].concat()).answer;
+        assert!(!answer.title.contains("owes it an answer"), "{}", answer.title);
+        assert_eq!(answer.verdict, Verdict::Waits, "{}", answer.title);
+    }
 }

@@ -112,7 +112,7 @@ pub(super) fn unnamed(
     if let Some(rest) = the_rest(others, whole.beside()) {
         text.push_str(&rest);
     }
-    if works && let Some(said) = one_by_one::sentence(measures) {
+    if let Some(said) = one_by_one::sentence(measures, works, first) {
         text.push_str(&said);
     }
     let kind = measures.model.look.target.as_ref().map(|target| target.kind);
@@ -265,7 +265,8 @@ fn waits_title(end: &AnswerEnd) -> String {
 /// What somebody waits for where nobody is known who would have to act.
 fn open_title(end: &AnswerEnd) -> String {
     let any = end.object.is_any_child().then(|| "whichever of its children ends first".into());
-    let Some(what) = any.or_else(|| pipe_end::awaited(end)) else {
+    let rests = || (waiter(end).is_some() && is_at_an_event(end)).then(|| "its next event".into());
+    let Some(what) = any.or_else(|| pipe_end::awaited(end)).or_else(rests) else {
         return "waits, and the reason was not seen to its end".into();
     };
     match by_last(end) {

@@ -6,8 +6,10 @@
 //!
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
+use super::datagram;
 use super::naming::{self, link, process_name, victim};
 use super::own::Own;
+use super::paced;
 use super::pipe_end;
 use super::places;
 use super::report::*;
@@ -102,9 +104,11 @@ pub(super) fn answer(
     let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
         (Verdict::Idle, _) => standing::said(measures)
+            .or_else(|| Some((datagram::awaited(measures)?, idle_text(measures))))
+            .or_else(|| paced::said(measures))
             .or_else(|| idle_but_for_short_waits(measures))
             .unwrap_or_else(|| (idle_title(measures), idle_text(measures))),
-        _ => unnamed(&own, &ends, verdict, first),
+        _ => paced::beside(measures, unnamed(&own, &ends, verdict, first)),
     };
     let (ends, origins, first) = folded(ends, origins, first);
     (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)

@@ -223,7 +223,8 @@ pub struct Place {
     /// memory tells, and not more than 64. In looks at a process or a command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub polled: Vec<u32>,
-    /// Where wake-ups are not seen: how long the call waits at most, by its arguments or the memory that they point to.
+    /// How long the call waits at most. Where wake-ups are not seen, by its arguments or the memory that they point to; of a standing wait for one
+    /// of several descriptors also by a timer that is among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ns: Option<Ns>,
     /// Of a standing wait on a terminal: its output is stopped by ctrl-S.

@@ -13,6 +13,7 @@ use super::conversation::{answered_ns, asked_ns};
 use super::debts::asks_a_name_server;
 use super::ending::{self, Ending};
 use super::index::Index;
+use super::leaf::is_loop;
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::question::{is_for_a_question, is_for_what_comes, question_of};
@@ -205,7 +206,7 @@ impl<'a> Chains<'a> {
                 let begin_ns = if rest_ns == asked_ns - from { from } else { asked_ns };
                 self.cut_pieces(thread, from, begin_ns, walk);
                 let mut at_ns = begin_ns;
-                let own = relayed::own_times(&self.index, thread, &relayed.on, (begin_ns, end_ns));
+                let own = relayed::own_times(&self.index, thread, &relayed, (begin_ns, end_ns));
                 for (own_ns, until_ns) in own {
                     self.cut_relayed(thread, (at_ns, own_ns), &relayed, walk);
                     self.cut_pieces(thread, own_ns, until_ns, walk);
@@ -423,17 +424,16 @@ impl<'a> Chains<'a> {
                 | Next::Peer(_) => None,
                 _ => question_of(&self.index, wait, asker),
             },
+            is_loop: is_loop(&wait.place),
             is_brought: matches!(next, Next::Brought(..)),
-            because: way.map(|way| way.because),
+            because: None,
         };
         let until = match next {
             Next::Later(_, at_ns) | Next::Brought(_, at_ns) => Until::At(at_ns),
             _ => Until::Wait(wait),
         };
         let next = self.take_in(next, wait, follows, &mut link);
-        if next.is_none() {
-            link.because = None;
-        }
+        link.because = way.filter(|_| next.is_some()).map(|way| way.because);
         let meets = |next: &ThreadRef| {
             self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };

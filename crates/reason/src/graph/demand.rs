@@ -9,7 +9,9 @@ use super::debts::Debts;
 use super::end::{End, Lost};
 use super::ending;
 use super::ends::{Found, command_end_ns, command_root, is_own};
-use super::question::{is_for_a_question, is_for_next_question, is_for_what_comes, question_of};
+use super::question::{
+    is_for_a_question, is_for_an_order, is_for_next_question, is_for_what_comes, question_of,
+};
 use super::subscriptions::Subscriptions;
 use super::turns::Turns;
 use super::undelivered::Undelivered;
@@ -23,8 +25,8 @@ use crate::facts::{Endpoint, InetRef, Ns, Target, TargetKind, ThreadRef, WakeCon
 use crate::model::Model;
 use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::{Timelines, WaitSpan};
-use crate::waits::{WaitClass, user_stack};
-use std::collections::HashMap;
+use crate::waits::{WaitClass, session_wait, user_stack};
+use std::collections::{HashMap, HashSet};
 
 /// All ends of a look, and what the victims spent altogether.
 pub struct Graph<'a> {
@@ -61,13 +63,17 @@ impl<'a> Graph<'a> {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
             // Who takes connections may be asked.
-            let wraps = target.filter(|it| chains.index.connections.listens_on(it.pid).is_none());
+            let takes = |pid| chains.index.connections.listening(pid).next().is_some();
+            let wraps = target.filter(|it| !takes(it.pid));
+            let owed = target.map_or_else(HashSet::new, |_| owed_threads(&chains));
             for wait in timelines.waits() {
-                let child = wraps.filter(|it| it.pid == wait.thread.tid);
-                let child = child.and_then(|_| only_child::awaited(&chains.index, wait));
-                let child = child.filter(|_| !chains.is_for_an_end(wait));
-                let asked = target.is_some_and(|it| is_asked_of(model, it, wait))
+                let child = wraps.and_then(|it| awaited_child(&chains, it.pid, wait));
+                let is_held = target.is_some()
+                    && !owed.contains(&wait.thread.tid)
+                    && is_for_a_lock_of_its_server(model, wait);
+                let asked = (is_held || target.is_some_and(|it| is_asked_of(model, it, wait)))
                     && !is_for_next_question(&chains.index, wait)
+                    && !is_for_an_order(&chains.index, wait)
                     || child.is_some();
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
@@ -83,7 +89,7 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 let counted = counted || is_stalled(wait.class);
-                let is_word = asked && wait.class == WaitClass::FutexWait;
+                let is_word = asked && !is_held && wait.class == WaitClass::FutexWait;
                 let look = (model.look.begin_ns, model.look.end_ns);
                 let leaves = chains.follow_wait(wait, look, child.is_some());
                 for leaf in turns.without(&chains.index, wait, leaves) {
@@ -255,6 +261,25 @@ fn is_asked_of(model: &Model, target: &Target, wait: &WaitSpan) -> bool {
         WaitClass::FutexWait => is_no_wait_for_work(model, wait),
         class => class.is_for_somebody(),
     }
+}
+
+/// Whether the server itself says that its process waits for a lock of its table, as one that serves no client may too: who carries out the changes of
+/// another server, or cleans up. Its holder may well rest, in the middle of a transaction.
+fn is_for_a_lock_of_its_server(model: &Model, wait: &WaitSpan) -> bool {
+    let kind = || session_wait::kind_of(model, &wait.thread, wait.begin_ns, wait.end_ns);
+    wait.class == WaitClass::FutexWait && kind().is_some_and(LockKind::is_of_a_session)
+}
+
+/// The child that a process which was asked about waits for.
+fn awaited_child(chains: &Chains<'_>, pid: u32, wait: &WaitSpan) -> Option<ThreadRef> {
+    let child = Some(wait).filter(|wait| wait.thread.tid == pid);
+    let child = child.and_then(|wait| only_child::awaited(&chains.index, wait));
+    child.filter(|_| !chains.is_for_an_end(wait))
+}
+
+/// Threads whose time counts because of what their processes owe or await, as that of a session does which is to answer its client.
+fn owed_threads(chains: &Chains<'_>) -> HashSet<u32> {
+    chains.owed_times().into_iter().map(|(thread, ..)| thread.tid).collect()
 }
 
 /// Whether a word, a semaphore or a queue is waited for that is no queue of work: room for a message, the end of a thread, a

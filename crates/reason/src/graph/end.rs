@@ -187,6 +187,16 @@ fn whole_begin_ns(leaf: &Leaf) -> Ns {
     }
 }
 
+/// Whether a chain comes back to one who waits in it, and each there stands at a thing of the next one's. Whose event a loop waits for is a guess:
+/// it may rest by the clock, or have no room itself for what it has read.
+fn is_held_circle(leaf: &Leaf) -> bool {
+    let Some(met) = &leaf.circle else { return false };
+    let is_it = |link: &Arc<ChainLink>| (link.who.pid, link.who.tid) == (met.pid, met.tid);
+    let from = leaf.links.iter().position(is_it).unwrap_or(leaf.links.len() - 1);
+    let is_held = |class: WaitClass| !matches!(class, WaitClass::Idle | WaitClass::Timer);
+    leaf.links[from..].iter().all(|link| is_held(link.class))
+}
+
 /// Whether the times of its leaves say when something was lost: work is a length alone, and a turn on a CPU is what all share.
 fn has_moments(kind: EndKind, class: WaitClass) -> bool {
     kind != EndKind::Works && class != WaitClass::RunQueue
@@ -271,7 +281,7 @@ impl End {
         let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
         self.longest_seconds = self.longest_seconds.max(whole);
         self.standing |= link.standing;
-        self.circle |= leaf.circle.is_some();
+        self.circle |= is_held_circle(leaf);
         let weight = (leaf.links.len(), leaf.ns());
         if leaf.links.len() > named + 1 {
             self.add_root(leaf, named, seconds, weight);

@@ -8,7 +8,9 @@
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (ways/).
 
 use super::chains::{ChainLink, Chains, Leaf};
+use super::conversation::asked_ns;
 pub use super::end::{End, EndKey, EndKind, Lost};
+use super::index::Index;
 use super::short_waits::{ShortWaits, ready_by_sums};
 use super::subscriptions;
 use super::unseen::{self, unseen_parts};
@@ -243,14 +245,18 @@ impl<'c, 'a> Found<'c, 'a> {
             return self.unseen_keys(root);
         }
         let kind = match EndKind::of(root.class) {
-            EndKind::Remote if root.question_of.is_some() => EndKind::Idle,
+            EndKind::Remote if root.question_of.is_some() || self.is_askers_own(leaf) => {
+                EndKind::Idle
+            }
             kind => kind,
         };
         let kind = match kind {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
-            EndKind::Idle if root.by_clock && !is_tick(leaf) => EndKind::Sleep,
+            EndKind::Idle if root.by_clock && !is_tick(&self.chains.index, leaf) => EndKind::Sleep,
             // A sleep of a virtual machine's, on a condition that nobody signals.
-            EndKind::Lock if is_timed_out(root) && !is_tick(leaf) => EndKind::Sleep,
+            EndKind::Lock if is_timed_out(root) && !is_tick(&self.chains.index, leaf) => {
+                EndKind::Sleep
+            }
             EndKind::Idle if self.is_command => EndKind::Open,
             // Who is owed something, and by whom, is known; what that one waits for is not.
             EndKind::Idle if owed && leaf.links.len() > 1 => EndKind::Open,
@@ -263,6 +269,16 @@ impl<'c, 'a> Found<'c, 'a> {
             false => self.key(root, kind, root.class),
         };
         vec![(key, 1.0)]
+    }
+
+    /// Whether the root waits on the connection of one who waits for it: of him it awaits nothing, it owes him.
+    fn is_askers_own(&self, leaf: &Leaf) -> bool {
+        let ends = |link: &ChainLink| {
+            let Object::Inet(ino) = link.object else { return None };
+            self.model.called.socket(ino).map(|it| (it.local, it.remote))
+        };
+        let Some((local, remote)) = ends(leaf.root()) else { return false };
+        leaf.links.iter().any(|link| ends(link) == Some((remote, local)))
     }
 
     /// Whether a server says itself that it waits for something inside of it, whatever ends each piece of that.
@@ -301,9 +317,9 @@ impl<'c, 'a> Found<'c, 'a> {
         (kind, class, object)
     }
 
-    /// Who acts: a process, or of those that a command began and that came and went, the program: a loop begins one `sleep` after another. On a
-    /// host each is one of many. Outside of a command work is each process's own, as what it ran itself is added by its number (`add_work`): by the
-    /// program's name too, one process's work would be two ends.
+    /// Who acts: a process, or of those that a command or a process began and that came and went, the program: a loop begins one `sleep` after
+    /// another. On a host each is one of many. Of a container work is each process's own, as what it ran itself is added by its number (`add_work`):
+    /// by the program's name too, one process's work would be two ends.
     fn actor(&mut self, who: &ThreadRef, kind: EndKind) -> Object {
         let model = self.model;
         let begun = self.begun.get_or_insert_with(|| {
@@ -311,8 +327,11 @@ impl<'c, 'a> Found<'c, 'a> {
                 model.threads.forks.iter().filter(|(_, fork)| fork.child.pid != fork.parent.pid);
             own.map(|(_, fork)| fork.child.pid).collect()
         });
-        let is_host = model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
-        let is_grouped = self.is_command || (!is_host && kind == EndKind::Sleep);
+        let is_grouped = match model.look.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {
+            TargetKind::Command | TargetKind::Process => true,
+            TargetKind::Container => kind == EndKind::Sleep,
+            TargetKind::Host => false,
+        };
         match is_grouped && begun.contains(&who.pid) && !who.comm.is_empty() {
             true => Object::Processes(who.comm.as_str().into()),
             false => Object::Process(who.pid),
@@ -482,9 +501,23 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Blamed {
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
-/// sleep over an answer.
-fn is_tick(leaf: &Leaf) -> bool {
-    !leaf.root().own_clock && leaf.root().ns() * 2 < leaf.links[0].ns()
+/// sleep over an answer. Whoever waits may do so in pieces too.
+fn is_tick(index: &Index<'_>, leaf: &Leaf) -> bool {
+    let (root, first) = (leaf.root(), &leaf.links[0]);
+    if root.own_clock || root.ns() * 2 < first.ns() {
+        return !root.own_clock;
+    }
+    let wait = index.waits.at(&root.who, root.begin_ns);
+    let whole_ns = wait.map_or(root.ns(), |wait| wait.end_ns - wait.begin_ns);
+    asked_for_ns(index, first).is_some_and(|ns| whole_ns * 2 < ns)
+}
+
+/// For how long an answer was seen to stand out that a link waits for.
+fn asked_for_ns(index: &Index<'_>, link: &ChainLink) -> Option<Ns> {
+    let wait = index.waits.at(&link.who, link.begin_ns)?;
+    let asked = index.debts.asked_by(link.who.pid);
+    let seen_ns = asked.filter(|it| Object::Inet(it.ino) == wait.object).map(|it| it.seen_ns);
+    Some(seen_ns.max()?.saturating_sub(asked_ns(index, wait)))
 }
 
 /// Whether a link is a terminal window, a login, a pane: another program holds its other side.
@@ -552,9 +585,9 @@ mod tests {
     }
 
     #[test]
-    fn the_work_of_a_child_is_one_end_whoever_waits_for_it() {
-        let own = [(EndKind::Works, Object::Process(20))];
-        assert_eq!(ends(TargetKind::Process, false), own);
+    fn the_work_of_children_is_their_programs_and_one_end() {
+        let of_all = [(EndKind::Works, Object::Processes("job".into()))];
+        assert_eq!(ends(TargetKind::Process, false), of_all);
     }
 
     #[test]

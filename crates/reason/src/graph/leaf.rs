@@ -2,8 +2,10 @@
 //!
 //! Must not: follow (chains.rs), or add up (ends.rs).
 
-use super::ways::held::handed_work;
-use crate::facts::{Ns, ThreadRef};
+use super::ways::held::{handed_work, session_table};
+use super::ways::owed::only_child;
+use super::worker_processes::program;
+use crate::facts::{Ns, Place, ThreadRef};
 use crate::model::object::Object;
 use crate::waits::{WaitClass, unit_job};
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub struct ChainLink {
     /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
     /// known which.
     pub question_of: Option<u32>,
+    /// It waits for whoever of several comes first, as an event loop does.
+    pub is_loop: bool,
     /// An event loop's: what it answers with was brought by the question of another client, who is the next link.
     pub is_brought: bool,
     /// Why it is the next link that was followed to, and nobody else: what the way there says.
@@ -57,6 +61,7 @@ impl ChainLink {
             by_clock: false,
             own_clock: false,
             question_of: None,
+            is_loop: false,
             is_brought: false,
             because: None,
         }
@@ -71,6 +76,11 @@ impl ChainLink {
     pub(super) fn is_for(&mut self, class: WaitClass, object: Object) {
         (self.class, self.object) = (class, object);
     }
+}
+
+/// Whether a wait is that of an event loop: for whichever of several comes first.
+pub(super) fn is_loop(place: &Place) -> bool {
+    place.syscall.starts_with("epoll_") || place.is_for_several() && place.polled.len() > 1
 }
 
 /// A piece of an interval, with the chain that leads to what it was spent on.
@@ -132,27 +142,38 @@ impl Leaf {
         {
             return Some(last - 1);
         }
-        if self.links[last].class.is_root() {
+        if self.links[last].class.is_root() || self.is_in_a_queue(last) {
             return Some(last);
         }
         (0..=last).rev().find(|at| self.is_held(*at))
     }
 
+    /// Whether the last of a chain is a session that waits inside its server as the one before does, which the server's table of locks says is behind
+    /// it: it is the next to have the lock, and does not have it.
+    fn is_in_a_queue(&self, last: usize) -> bool {
+        let waits = |link: &ChainLink| {
+            link.class == WaitClass::FutexWait && matches!(link.object, Object::Inside(_))
+        };
+        let before = last.checked_sub(1).map(|at| &self.links[at]);
+        let is_next =
+            |link: &ChainLink| waits(link) && link.because == Some(session_table::BECAUSE);
+        before.is_some_and(|link| is_next(link)) && waits(&self.links[last])
+    }
+
     /// Whether somebody holds what a link waits for. A condition, a semaphore or an event counts where whoever let go was
-    /// waiting for its own client's next question meanwhile: it kept what it had (a row of a table). A semaphore counts too
-    /// where whoever let go belongs to another process.
+    /// waiting for its own client's next question meanwhile: it kept what it had (a row of a table), which only a session of the same server
+    /// can. A semaphore counts too where whoever let go belongs to another process.
     fn is_held(&self, at: usize) -> bool {
         let link = &self.links[at];
         let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
-        // A process whose unit is to start may well wait for its own clients by then.
-        let in_a_job = link.because == Some(unit_job::BECAUSE);
-        let is_work = link.because == Some(handed_work::BECAUSE);
+        // A process whose unit is to start may well wait for its own clients by then, and so may a worker whose master waits for its end.
+        let holds_nothing = [unit_job::BECAUSE, handed_work::BECAUSE, only_child::BECAUSE];
         let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle)
             && keeps
-            && !in_a_job
-            && !is_work;
+            && may_be_sessions(&link.who, next)
+            && link.because.is_none_or(|because| !holds_nothing.contains(&because));
         // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
         // reads on when its user wants more.
         let root = self.root();
@@ -160,5 +181,54 @@ impl Leaf {
             && (matches!(root.class, WaitClass::Running | WaitClass::Unseen)
                 || root.class == WaitClass::Idle && matches!(root.object, Object::Tty(_)));
         link.class.is_held() && !reads || by_another || inside
+    }
+}
+
+/// Whether a link's waiter and the next one may be sessions of one server: threads of one process, or processes of one program. Whom another
+/// program asks holds nothing of that one's, and the loop of its own process that serves many clients hands on what they bring.
+fn may_be_sessions(who: &ThreadRef, next: &ChainLink) -> bool {
+    match who.pid == next.who.pid {
+        true => !next.is_loop,
+        false => program(&who.comm) == program(&next.who.comm),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::thread;
+
+    /// Whether somebody who waits for events is held up by the next one, who waits for the next question of 40.
+    fn is_held(who: (u32, &str), next: (u32, &str), is_loop: bool) -> bool {
+        let link = |(pid, comm): (u32, &str)| {
+            ChainLink::of(thread(pid, comm), WaitClass::Idle, Object::Nothing, (0, 1))
+        };
+        let next = ChainLink { question_of: Some(40), is_loop, ..link(next) };
+        let links = vec![Arc::new(link(who)), Arc::new(next)];
+        Leaf { begin_ns: 0, end_ns: 1, links, circle: None }.named() == Some(0)
+    }
+
+    #[test]
+    fn a_worker_that_serves_clients_holds_nothing_of_its_masters() {
+        let of = |because| {
+            let link =
+                |pid| ChainLink::of(thread(pid, "web"), WaitClass::Idle, Object::Nothing, (0, 1));
+            let links = vec![
+                Arc::new(ChainLink { because, ..link(20) }),
+                Arc::new(ChainLink { question_of: Some(40), ..link(21) }),
+            ];
+            Leaf { begin_ns: 0, end_ns: 1, links, circle: None }.named()
+        };
+        assert_eq!(of(Some(only_child::BECAUSE)), None);
+        assert_eq!(of(Some(session_table::BECAUSE)), Some(0), "a session of the same server");
+    }
+
+    #[test]
+    fn only_a_session_of_the_same_server_holds_something_inside_it() {
+        assert!(is_held((20, "db"), (20, "db"), false), "a thread for each session");
+        assert!(!is_held((20, "db"), (20, "db"), true), "the loop that serves all clients");
+        assert!(is_held((20, "db"), (30, "db"), true), "a process for each session");
+        assert!(is_held((20, "app: one"), (30, "app: two"), true), "by their titles");
+        assert!(!is_held((20, "imap"), (30, "stats"), true), "another program that it asks");
     }
 }

@@ -6,6 +6,7 @@ use super::index::Index;
 use super::next::Asker;
 use crate::facts::{GIVEN_PORTS, ObjectRef, ThreadRef};
 use crate::model::object::Object;
+use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
@@ -100,6 +101,20 @@ pub(super) fn is_for_what_comes(index: &Index<'_>, wait: &WaitSpan) -> bool {
     wait.standing && index.debts.has_last_word_of_peer(wait.thread.pid, ino)
 }
 
+/// Whether a process that takes connections waits for an order of whoever began it, at a pipe into which that alone writes: no answer to a client comes
+/// over it.
+pub(super) fn is_for_an_order(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let pid = wait.thread.pid;
+    let Some(ObjectRef::Pipe { ino }) = wait.place.object else { return false };
+    let Some(parent) = index.families.parent_of(pid) else { return false };
+    let ends = index.connections.endpoints_on(ino).iter();
+    let mut writers = ends.filter(|it| it.writable && it.process.pid != pid).peekable();
+    wait.class == WaitClass::PipeRead
+        && writers.peek().is_some()
+        && writers.all(|it| it.process.pid == parent)
+        && index.connections.listening(pid).next().is_some()
+}
+
 /// Whether a wait is on a connection that its own process made: for an answer, and for no question.
 pub(super) fn is_for_an_answer(index: &Index<'_>, wait: &WaitSpan) -> bool {
     match &wait.place.object {
@@ -126,4 +141,44 @@ pub(super) fn is_asked_by(index: &Index<'_>, wait: &WaitSpan, asker: Option<Aske
         return false;
     };
     index.connections.far_processes(socket).iter().any(|far| far.pid == asker.who.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_an_order;
+    use crate::facts::*;
+    use crate::graph::index::Index;
+    use crate::graph::ways::scenes::child;
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{at_place, descriptor, host};
+    use crate::waits::timeline::Observed;
+
+    /// Process 20, a child of 10, reads a pipe into which another writes.
+    fn is_an_order(writer: u32, takes_connections: bool) -> bool {
+        let pipe = || ObjectRef::Pipe { ino: 7 };
+        let end = |pid: u32, writes: bool| {
+            let mut fact = descriptor(pid, 4, "job", pipe());
+            if let Body::Endpoint(end) = &mut fact.body {
+                (end.readable, end.writable) = (!writes, writes);
+            }
+            fact
+        };
+        let (state, syscall, object) = (WaitState::Sleep, "read".into(), Some(pipe()));
+        let reads = Place { state, syscall, object, ..Place::default() };
+        let mut facts = [host(), vec![child(20, 10), end(20, false), end(writer, true)]].concat();
+        facts.push(at_place(20, "job", reads));
+        let listener = inet("tcp", 300, "0.0.0.0:80", "0.0.0.0:0", 10);
+        facts.extend(takes_connections.then(|| descriptor(20, 9, "job", listener)));
+        let Observed { model, timelines } = Observed::new(facts);
+        let index = Index::new(&model, &timelines);
+        let wait = timelines.waits().find(|wait| wait.thread.tid == 20).expect("it waits");
+        is_for_an_order(&index, wait)
+    }
+
+    #[test]
+    fn a_server_that_reads_what_its_parent_alone_writes_waits_for_orders() {
+        assert!(is_an_order(10, true));
+        assert!(!is_an_order(10, false), "a filter of a script waits for what that writes");
+        assert!(!is_an_order(30, true), "another feeds it");
+    }
 }

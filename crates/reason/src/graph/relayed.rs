@@ -93,7 +93,8 @@ pub(super) fn passed_on(
         let answered_ns = answered_ns(index, asker, relay.pid).unwrap_or(end_ns).min(end_ns);
         let (by, asked_ns) =
             set_to_work(index, (asker.who, relay), (came_ns, answered_ns), within)?;
-        let on = index.connections.listens_on(by.pid).map_or(Object::Nothing, Object::from);
+        let at = index.connections.listening(by.pid).next();
+        let on = at.map_or(Object::Nothing, |end| Object::from(&end.object));
         let standing = answered_ns == end_ns;
         Some(Relayed { on, by: Some(by), asked_ns, until_ns: answered_ns, standing })
     })
@@ -176,7 +177,7 @@ fn set_to_work(
     };
     let by_path = index.connections.served_by_path(relay.pid);
     let takes = |pid: u32| {
-        by_path.iter().any(|of| of.pid == pid) || index.connections.listens_on(pid).is_some()
+        by_path.iter().any(|of| of.pid == pid) || index.connections.listening(pid).next().is_some()
     };
     let woken = index.woken.by(relay.pid, came_ns, came_ns + RELAYED_WITHIN.ns()).iter();
     // Of thousands that a busy relay wakes meanwhile each process is asked about once. A client whose wait an answer ended takes no questions.
@@ -207,14 +208,20 @@ fn is_seen_at_it(index: &Index<'_>, thread: &ThreadRef, (from, to): (Ns, Ns)) ->
     began_another || seen_ns * 2 > to - from
 }
 
-/// What a relay did itself while another owes it an answer on a connection: waits that are for no other's question, and running that
-/// nothing but the turns of others on its CPU interrupted for most of the time.
+/// What a relay did itself while another owes it an answer: waits that are for no other's question, and running that nothing but the turns of
+/// others on its CPU interrupted for most of the time. Of several threads it may be another that asked: at what it stood before, it rests.
 pub(super) fn own_times(
     index: &Index<'_>,
     thread: &ThreadRef,
-    on: &Object,
+    relayed: &Relayed,
     (from, to): (Ns, Ns),
 ) -> Vec<(Ns, Ns)> {
+    let stood = index.waits.at(thread, relayed.asked_ns);
+    let stood = stood.filter(|it| it.begin_ns + CLOCKS_APART.ns() < relayed.asked_ns);
+    let rests_there = |wait: &WaitSpan| {
+        wait.class.is_for_somebody()
+            && stood.is_some_and(|it| it.class == wait.class && it.object == wait.object)
+    };
     let is_for_cpu =
         |wait: &WaitSpan| matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
     let is_at_work = |piece: &Piece<'_>| match piece.doing {
@@ -229,7 +236,8 @@ pub(super) fn own_times(
     };
     let is_own_wait = |piece: &&Piece<'_>| {
         matches!(piece.doing, Doing::Waiting(wait)
-            if !is_none(wait.class) && wait.object != *on && !is_for_a_question(index, wait))
+            if !is_none(wait.class) && wait.object != relayed.on
+                && !is_for_a_question(index, wait) && !rests_there(wait))
     };
     let pieces = index.timelines.pieces(index.model.threads.key(thread), from, to);
     let mut own = Vec::new();
@@ -469,6 +477,15 @@ mod tests {
         let rested = wait(PROXY, "epoll_wait", None, (1_600, 1_700));
         let cut_up = vec![sent(), ran(1_100, 1_600), rested, ran(1_700, 2_100)];
         assert_eq!(spent(cut_up), [ready, asleep(1_499), own]);
+    }
+
+    #[test]
+    fn at_what_another_of_its_threads_stood_before_the_question_it_rests() {
+        let sent = || asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, false));
+        let reads = |from, to| wait(PROXY, "read", Some(ObjectRef::Pipe { ino: 9 }), (from, to));
+        let (ready, asleep) = ((SERVER, WaitClass::Unseen, 1), (SERVER, WaitClass::Timer, 1_499));
+        let orders = spent(vec![sent(), reads(0, 1_700), reads(1_701, 3_000)]);
+        assert_eq!(orders[..2], [ready, asleep], "{orders:?}");
     }
 
     #[test]

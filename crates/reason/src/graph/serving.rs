@@ -5,7 +5,7 @@
 
 use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing};
 use super::index::Index;
-use super::question::is_for_next_question;
+use super::question::{is_for_an_order, is_for_next_question};
 use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
 use crate::programs::java;
@@ -100,17 +100,20 @@ pub(super) fn serving_since(
         let held = |thread: &&ThreadRef| held_up(index, thread, from, to);
         threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
     };
-    let loops = || {
-        let waits = |thread: &&ThreadRef| {
-            let last = index.waits.of(thread).last();
-            last.is_some_and(|wait| wait.class == WaitClass::Idle)
-        };
-        threads.iter().find(waits).cloned()
-    };
+    let loops = || hands_on(index, &threads);
     let parked = || parked_at(index, &threads, since_ns, to);
     let born = || born_at(index, &threads, since_ns, to);
     let known = turned.or_else(parked).or_else(born).or_else(busiest).or_else(held).or_else(loops);
     known.or_else(|| threads.first().cloned())
+}
+
+/// The first of some threads that waits for events: what comes, it takes and hands on.
+fn hands_on(index: &Index<'_>, threads: &[ThreadRef]) -> Option<ThreadRef> {
+    let waits = |thread: &&ThreadRef| {
+        let last = index.waits.of(thread).last();
+        last.is_some_and(|wait| wait.class == WaitClass::Idle)
+    };
+    threads.iter().find(waits).cloned()
 }
 
 /// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
@@ -130,7 +133,7 @@ fn parked_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> 
     one_of(index, threads.iter().filter(parked).collect(), to)
 }
 
-/// How long a thread was held up itself in an interval. Who waits for the next question of a client is not.
+/// How long a thread was held up itself in an interval. Who waits for the next question of a client, or for an order, is not.
 pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
     // Of thousands only those of that time: each is looked up on its connection.
     let waits = index.waits.within(thread, from, to).iter();
@@ -140,9 +143,16 @@ pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -
                 || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
                 || is_stalled(w.class)
         })
-        .filter(|w| !is_for_next_question(index, w))
+        .filter(|w| !is_for_next_question(index, w) && !is_for_an_order(index, w))
         .map(|w| w.within_ns(from, to))
         .sum()
+}
+
+/// How long of that it only had no CPU, as whoever looks at the time beside others has none now and then.
+fn without_cpu(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
+    let waits = index.waits.within(thread, from, to).iter();
+    let ready = waits.filter(|w| matches!(w.class, WaitClass::RunQueue | WaitClass::CpuQuota));
+    ready.map(|w| w.within_ns(from, to)).sum()
 }
 
 /// The thread of a process that waits on a socket, or is stopped, for most of a time: whatever else the process waits for, any of its
@@ -248,9 +258,19 @@ pub(super) fn chosen(
     match (held, ran) {
         (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
         (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
-        (Some((_, thread)), _) => Some(thread.clone()),
-        (None, _) => first,
+        _ => held_a_little(index, wait, &threads).or(first),
     }
+}
+
+/// Of threads none of which was held up, or ran, for most of a wait, the one that something else than other threads held up longest.
+fn held_a_little(index: &Index<'_>, wait: &WaitSpan, threads: &[ThreadRef]) -> Option<ThreadRef> {
+    let (from, to) = (wait.begin_ns, wait.end_ns);
+    let held = |thread: &ThreadRef| {
+        held_up(index, thread, from, to).saturating_sub(without_cpu(index, thread, from, to))
+    };
+    let all = threads.iter().map(|thread| (held(thread), thread)).filter(|(held, _)| *held > 0);
+    all.max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
+        .map(|(_, thread)| thread.clone())
 }
 
 /// Where nobody sees who ends a wait: the only thread of some processes that stood for most of a conversation and was let go
@@ -380,6 +400,48 @@ mod tests {
         let Observed { model, timelines } = Observed::new([vec![host()], more].concat().concat());
         let index = Index::new(&model, &timelines);
         serving_since(&index, &[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+    }
+
+    #[test]
+    fn who_had_no_cpu_for_a_moment_is_no_more_in_charge_than_the_others() {
+        let near = InetRef {
+            ino: 5,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: "127.0.0.1:5000".parse().expect("address"),
+            remote: "127.0.0.1:80".parse().expect("address"),
+            state: 1,
+        };
+        let place = |state, syscall: &str, object| {
+            let syscall = syscall.into();
+            Place { state, syscall, object, ..Place::default() }
+        };
+        let asker = ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "curl".into() };
+        let chosen = |moment: Place| {
+            let stands = |thread: ThreadRef, place: Place| {
+                let since_ns = SECOND;
+                let blocked = Blocked { thread, place, since_ns, ..Blocked::default() };
+                Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+            };
+            let wake = Some(Wake { at_ns: 2 * SECOND, ..Wake::default() });
+            let (thread, begin_ns) = (of_java(22, "looks at the time"), 2 * SECOND - 5_000_000);
+            let end_ns = 2 * SECOND;
+            let moment = Wait { thread, begin_ns, end_ns, place: moment, wake, ..Wait::default() };
+            let on = Some(ObjectRef::Inet(near.clone()));
+            let mut facts = host();
+            facts.extend([
+                stands(of_java(20, "server"), place(WaitState::Sleep, "epoll_wait", None)),
+                Fact { at_ns: end_ns, body: Body::Wait(moment) },
+                stands(asker.clone(), place(WaitState::Sleep, "recvfrom", on)),
+            ]);
+            let Observed { model, timelines } = Observed::new(facts);
+            let index = Index::new(&model, &timelines);
+            let asked = index.waits.at(&asker, 3 * SECOND).expect("it waits");
+            chosen(&index, asked, vec![of_java(20, "server")]).map(|thread| thread.tid)
+        };
+        assert_eq!(chosen(place(WaitState::Runnable, "", None)), Some(20));
+        let disk = Place { iowait: true, ..place(WaitState::DiskSleep, "pread64", None) };
+        assert_eq!(chosen(disk), Some(22), "it did something");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! The server's side is the same: an event loop that owes answers, and that was up again and again meanwhile and found nothing to
 //! do about them, keeps them on purpose.
 //!
-//! Must not: take a wait that is led to a thing that is held (a lock, a disk), or one that has not ended. Rejected: names of
+//! Must not: take a wait that is led to a thing that is held (a lock, a disk), or one that has not ended. That a thread which waits for events was woken by
+//! one that serves another client is no such thing: so are those who listen to each other's changes. Rejected: names of
 //! programs and commands, and whether a client works between two waits (who has no work to do asks at once).
 
 use super::chains::Leaf;
@@ -100,7 +101,7 @@ impl Subscriptions {
     /// Adds a leaf of such a wait, and whether it counts.
     pub(super) fn take(&mut self, index: &Index<'_>, wait: &WaitSpan, leaf: Leaf, counted: bool) {
         let rests = || leaf.links.len() > 1 && leaf.root().class == WaitClass::Idle;
-        if is_for_what_comes(index, wait) && rests() && leaf.named().is_none() {
+        if is_for_what_comes(index, wait) && rests() && !is_held(&leaf) {
             return;
         }
         let key = (wait.thread.pid, wait.object.clone());
@@ -132,12 +133,17 @@ impl Subscriptions {
                 // Who computes the next part, or is not of this host, may be slow all the same.
                 let rests =
                     |leaf: &Leaf| matches!(leaf.root().class, WaitClass::Idle | WaitClass::Timer);
-                asked.leaves.retain(|(leaf, _)| leaf.named().is_some() || !rests(leaf));
+                asked.leaves.retain(|(leaf, _)| is_held(leaf) || !rests(leaf));
             }
             Some(asked.leaves)
         });
         owed.flatten()
     }
+}
+
+/// Whether a chain leads to a thing that is held, and not only to a loop that another one woke.
+fn is_held(leaf: &Leaf) -> bool {
+    leaf.named().is_some_and(|at| leaf.links[at].class != WaitClass::Idle)
 }
 
 /// How many segments of a process's were delivered on each of its connections within the look, by both of their sights; of one that was not

@@ -93,14 +93,18 @@ pub(super) fn is_by_clock(wait: &WaitSpan) -> bool {
     wait.wake.as_ref().is_some_and(interrupts) && may_time_out(&wait.place) || has_timed_out(wait)
 }
 
-/// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1.
+/// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1, or a timer is among what it polls. What
+/// ends a wait for a signal in a hard interrupt is the signal of a timer.
 fn may_time_out(place: &Place) -> bool {
     let pointer = |at: usize| place.args[at] != 0;
+    let timed = timeout_ns(place).is_some();
     match place.syscall.as_str() {
-        "epoll_wait" | "epoll_pwait" | "poll" => timeout_ns(place).is_some(),
-        "ppoll" | "rt_sigtimedwait" => pointer(2),
-        "select" | "pselect6" | "io_getevents" | "io_pgetevents" | "futex_wait" => pointer(4),
-        "epoll_pwait2" | "futex" | "futex_waitv" => pointer(3),
+        "epoll_wait" | "epoll_pwait" | "poll" => timed,
+        "ppoll" => timed || pointer(2),
+        "select" | "pselect6" => timed || pointer(4),
+        "epoll_pwait2" => timed || pointer(3),
+        "io_getevents" | "io_pgetevents" | "futex_wait" => pointer(4),
+        "futex" | "futex_waitv" => pointer(3),
         _ => true,
     }
 }
@@ -114,7 +118,8 @@ pub fn timeout_ns(place: &Place) -> Option<Ns> {
         _ => return place.timeout_ns,
     };
     // An int of the caller's.
-    u32::try_from(argument as i32).ok().map(|ms| Ns::from(ms) * NS_PER_MS)
+    let own_ns = u32::try_from(argument as i32).ok().map(|ms| Ns::from(ms) * NS_PER_MS);
+    [own_ns, place.timeout_ns].into_iter().flatten().min()
 }
 
 /// Whether nobody saw what ended a wait.
@@ -236,6 +241,28 @@ mod tests {
             args[at] = 0;
             assert!(!may(args), "{syscall}");
         }
+    }
+
+    #[test]
+    fn a_loop_without_a_timeout_is_ended_by_the_clock_if_it_polls_a_timer() {
+        let forever = u64::from(u32::MAX);
+        for (syscall, args) in [
+            ("epoll_wait", [5, 7, 64, forever, 0, 8]),
+            ("poll", [7, 1, forever, 0, 0, 0]),
+            ("ppoll", [7, 1, 0, 0, 0, 0]),
+            ("pselect6", [7, 7, 0, 0, 0, 0]),
+            ("epoll_pwait2", [5, 7, 64, 0, 0, 0]),
+        ] {
+            let at = |timeout_ns| {
+                let syscall = syscall.into();
+                may_time_out(&Place { syscall, args, timeout_ns, ..Place::default() })
+            };
+            assert!(at(Some(900)), "{syscall}");
+            assert!(!at(None), "{syscall}: what interrupts it may be a device");
+        }
+        let args = [7, 0, 0, 8, 0, 0];
+        let waits = Place { syscall: "rt_sigtimedwait".into(), args, ..Place::default() };
+        assert!(may_time_out(&waits), "only a timer sends a signal from an interrupt");
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn is_on(end: &Endpoint, ino: u64) -> bool {
 }
 
 /// What a process is called without its part, which servers put behind it: `gunicorn: maste` and `gunicorn: worke` are one program's.
-fn program(comm: &str) -> &str {
+pub(super) fn program(comm: &str) -> &str {
     comm.split([':', ' ']).next().unwrap_or(comm)
 }
 

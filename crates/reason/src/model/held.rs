@@ -26,6 +26,18 @@ impl Held {
         let mut own = self.endpoints.iter().filter(|end| end.process.pid == pid);
         own.any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.remote.port() != 0))
     }
+
+    /// Whether a process shares a lock, by any reading: it has one on the same part of the file, which keeps nobody from reading. Whoever has a database
+    /// open may have such a lock all the while (SQLite's write-ahead log).
+    pub(crate) fn is_shared_with(&self, lock: &FileLock, pid: u32) -> bool {
+        let part = |of: &FileLock| (of.dev, of.ino, of.start, of.end);
+        let has = |own: &FileLock| {
+            !own.blocked
+                && part(own) == part(lock)
+                && own.carriers().iter().any(|process| process.pid == pid)
+        };
+        lock.access == "READ" && self.locks.iter().any(|(_, own)| has(own))
+    }
 }
 
 impl Push<Endpoint> for Held {

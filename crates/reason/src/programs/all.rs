@@ -106,6 +106,12 @@ pub fn brings_about(title: &str, wanted: Option<LockKind>) -> bool {
     wanted.is_some() && ALL.iter().any(|it| (it.brings_about)(title) == wanted)
 }
 
+/// Whether the title of a process says that it sends its server's log to another server: it waits for whoever writes to that log next.
+pub fn sends_to_a_replica(title: &str) -> bool {
+    let mut settings = ALL.iter().filter_map(|it| it.replica.as_ref());
+    settings.any(|it| it.sender.is_some_and(|sends| sends(title)))
+}
+
 /// What a process of this name runs, by its command line, where the name does not say that.
 pub fn runs(process: &str, words: &[&str]) -> Option<String> {
     let command = command_line::command(words.first()?);

@@ -48,7 +48,7 @@ mod transfers;
 
 pub use all::{
     brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
-    of_interpreter, own_limit, runs, session, waits_for_child_in,
+    of_interpreter, own_limit, runs, sends_to_a_replica, session, waits_for_child_in,
 };
 pub use bridge_port::BridgePort;
 pub use checkers::checks_others;

@@ -178,13 +178,14 @@ pub(super) fn psql(doors: &Doors) -> String {
 /// Of `postgres: [cluster: ]user database host activity`, or of a worker without a client that changes rows and vacuums tables.
 fn session(title: &str) -> Option<Session<'_>> {
     if let Some((database, waits)) = own_title(title).and_then(worker) {
-        return Some(Session { database, waits, may_hold: !waits });
+        return Some(Session { database, waits, may_hold: !waits, rests: false });
     }
     let (database, activity) = parts(title)?;
     let waits = activity.ends_with(" waiting");
     let ended = matches!(activity, "" | "idle" | "idle in transaction (aborted)");
     let begins = matches!(activity, "authentication" | "startup" | "initializing");
-    Some(Session { database, waits, may_hold: !ended && !begins && !waits })
+    let rests = activity == "idle";
+    Some(Session { database, waits, may_hold: !ended && !begins && !waits, rests })
 }
 
 /// A worker's database, as far as its title has it, and whether it waits for a lock.
@@ -234,6 +235,11 @@ mod tests {
         assert_eq!(of("UPDATE waiting"), Some((true, false)));
         assert_eq!(of("idle in transaction"), Some((false, true)));
         assert_eq!(of("idle"), Some((false, false)));
+        let rests = |activity: &str| {
+            let title = format!("postgres: app sales [local] {activity}");
+            session(&title).is_some_and(|it| it.rests)
+        };
+        assert!(rests("idle") && !rests("idle in transaction") && !rests("startup") && !rests(""));
         let worker =
             |title: &str| session(title).map(|it| (it.database.to_string(), it.waits, it.may_hold));
         let vacuums = Some(("sales".to_string(), false, true));

@@ -11,4 +11,6 @@ pub struct Session<'a> {
     pub waits: bool,
     /// It has a transaction, and goes on with it, or its client is to.
     pub may_hold: bool,
+    /// It waits for its client's next word, outside of any transaction.
+    pub rests: bool,
 }

@@ -3,7 +3,7 @@
 //! Whoever holds a lock or reads a pipe may be stopped or traced itself: that is one thing, which is said once, by what the
 //! others wait for. Must not: name codes, or decide whether it is a finding.
 
-use crate::facts::ThreadRef;
+use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::Model;
@@ -41,8 +41,16 @@ pub(crate) fn mostly(measures: &Measures<'_>, end: &End) -> Option<WaitClass> {
 }
 
 fn is_seen(measures: &Measures<'_>, end: &End) -> bool {
-    let acts = end.links.last().map(|link| &link.who);
-    acts.is_some_and(|who| measures.graph.is_seen(who))
+    let Some(who) = end.links.last().map(|link| &link.who) else { return false };
+    let mut own = measures.model.threads.times.iter().filter(|time| time.thread.tid == who.tid);
+    measures.graph.is_seen(who) && !own.any(slept_on)
+}
+
+/// Whether a thread was in one sleep for most of the time, by the scheduler's sums: waits too short to be reported are many. Who was woken and has
+/// not had a CPU as the look ends is in no wait that was reported.
+fn slept_on(time: &ThreadTime) -> bool {
+    let all_ns = time.until_ns.saturating_sub(time.since_ns);
+    time.switches <= 1 && time.sleep_ns as f64 > AT_WORK.value * all_ns as f64
 }
 
 /// Whether a process ended within the look.
@@ -130,5 +138,24 @@ pub(crate) fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
         ))
         .signal("KILL", None, whom),
         false => Remedy::to(text).signal("TERM", None, whom),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slept_on;
+    use crate::facts::ThreadTime;
+
+    #[test]
+    fn who_slept_once_for_most_of_the_time_is_not_at_work_in_many_short_waits() {
+        let time = |sleep_ns, switches| ThreadTime {
+            until_ns: 1_000,
+            sleep_ns,
+            switches,
+            ..ThreadTime::default()
+        };
+        assert!(slept_on(&time(990, 0)) && slept_on(&time(600, 1)));
+        assert!(!slept_on(&time(990, 40)), "a loop that many events wake");
+        assert!(!slept_on(&time(300, 1)), "it computes");
     }
 }

@@ -84,10 +84,10 @@ impl Remedy {
         self.command(command).acting(action)
     }
 
-    /// Looks in which calls a process sleeps, whatever the C library calls them on its architecture.
+    /// Looks in which calls a process sleeps, whatever the C library calls them on its architecture, and to whom it tries to connect in between: who is
+    /// refused sleeps before it tries again.
     pub fn sleeps(self, whom: &ThreadRef) -> Self {
-        const SLEEPS: &str =
-            "?nanosleep,clock_nanosleep,?poll,ppoll,?select,pselect6,?epoll_wait,epoll_pwait";
+        const SLEEPS: &str = "?nanosleep,clock_nanosleep,?poll,ppoll,?select,pselect6,?epoll_wait,epoll_pwait,connect";
         self.calls(whom, SLEEPS)
     }
 

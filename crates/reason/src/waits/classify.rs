@@ -243,9 +243,18 @@ fn is_sleep(place: &Place) -> bool {
     match place.syscall.as_str() {
         "poll" => second == 0 && third as i32 > 0,
         "ppoll" => second == 0 && third != 0,
-        "select" | "pselect6" => fifth != 0 && (first == 0 || [second, third, fourth] == [0; 3]),
+        "select" | "pselect6" => {
+            let has_none = first == 0 || [second, third, fourth] == [0; 3];
+            fifth != 0 && (has_none || has_empty_sets(place))
+        }
         _ => false,
     }
+}
+
+/// Whether select was given sets without a descriptor. Who adds one to the highest of none says that there is one: that could be standard input alone, and
+/// what that is would be known by the kernel's own table, which was read if its stack was.
+fn has_empty_sets(place: &Place) -> bool {
+    place.args[0] == 1 && place.object.is_none() && place.stack != 0
 }
 
 /// Whether a system call gives data to what it is on.
@@ -449,6 +458,14 @@ mod tests {
         assert_eq!(of("ppoll", [0, 0, 0x7ffc, 0, 0, 0]), WaitClass::Timer);
         assert_eq!(of("pselect6", [4, 0x7ff0, 0, 0, 0x7ffc, 0]), WaitClass::Idle);
         assert_eq!(of("poll", [0x7ff0, 1, 100, 0, 0, 0]), WaitClass::Idle);
+        let of_one = |stack, object| {
+            let at = place(WaitState::Sleep, "pselect6");
+            let args = [1, 0x7ff0, 0x7ff8, 0, 0x7ffc, 0];
+            class(&Place { args, stack, object, ..at }, &["do_select"])
+        };
+        assert_eq!(of_one(7, None), WaitClass::Timer, "a rate that pv was given");
+        assert_eq!(of_one(0, None), WaitClass::Idle, "not known");
+        assert_eq!(of_one(7, Some(ObjectRef::Pipe { ino: 5 })), WaitClass::Idle);
         assert_eq!(of("poll", [0, 0, u64::from(u32::MAX), 0, 0, 0]), WaitClass::Idle, "pause");
         assert_eq!(of("pselect6", [0; 6]), WaitClass::Idle, "not known");
     }

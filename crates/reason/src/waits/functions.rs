@@ -167,7 +167,6 @@ pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "eventfd_read",
             "signalfd_dequeue",
             "inotify_read",
-            "timerfd_read",
             "evdev_read",
             "fuse_dev_do_read",
             "do_syslog",
@@ -176,7 +175,7 @@ pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "perf_read",
         ],
     ),
-    (WaitClass::Timer, &["hrtimer_nanosleep", "do_nanosleep"]),
+    (WaitClass::Timer, &["hrtimer_nanosleep", "do_nanosleep", "timerfd_read", "timerfd_read_iter"]),
     (WaitClass::Child, &["do_wait", "kernel_wait4", "kernel_waitid"]),
 ];
 

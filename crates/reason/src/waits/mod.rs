@@ -23,6 +23,7 @@ mod nagle;
 pub mod objects;
 mod open_locked;
 pub mod poll_intent;
+mod polled_timer;
 pub mod pools;
 pub mod retries;
 mod session_pieces;

@@ -17,7 +17,7 @@ use super::interpreter_lock;
 use super::poll_intent::Accepted;
 use super::{
     WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
-    retries, session_pieces, slept_on, user_stack,
+    polled_timer, retries, session_pieces, slept_on, user_stack,
 };
 use super::{futex_handoff, futex_value};
 use crate::facts::*;
@@ -160,6 +160,7 @@ impl Timelines {
             }
             session_pieces::reclassify(model, &mut line.waits);
             slept_on::reclassify(&mut line.waits);
+            polled_timer::pass_on(&mut line.waits);
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);
             }
@@ -366,6 +367,7 @@ fn learn(model: &Model, context: &Context, known: &mut WaitSpan, seen: Place) {
     if known.place.lock.is_none() {
         known.place.lock = seen.lock;
     }
+    known.place.timeout_ns = known.place.timeout_ns.or(seen.timeout_ns);
     // A loop that polls a pipe of its own is known by what else it polls.
     let is_polled = known.standing && known.place.polled.is_empty() && !seen.polled.is_empty();
     if known.place.polled.is_empty() {

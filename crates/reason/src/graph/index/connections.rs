@@ -123,11 +123,6 @@ impl<'a> Connections<'a> {
         fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
     }
 
-    /// Where a process takes connections; nothing if it takes none.
-    pub(in crate::graph) fn listens_on(&self, pid: u32) -> Option<&'a ObjectRef> {
-        self.listening(pid).next().map(|end| &end.object)
-    }
-
     /// All sockets at which a process takes connections.
     pub(in crate::graph) fn listening(
         &self,
@@ -139,6 +134,11 @@ impl<'a> Connections<'a> {
             _ => false,
         };
         self.by_fd.range((pid, 0)..=(pid, u32::MAX)).map(|(_, end)| *end).filter(takes)
+    }
+
+    /// What a process has open.
+    pub(in crate::graph) fn all_of(&self, pid: u32) -> impl Iterator<Item = &'a Endpoint> {
+        self.by_fd.range((pid, 0)..=(pid, u32::MAX)).map(|(_, end)| *end)
     }
 
     /// The other ends of what a process has of connections that came to a unix socket by its path, as inodes.

@@ -47,12 +47,14 @@ impl<'m> Holders<'m> {
     /// Of an end that is a file lock.
     pub(super) fn of(measures: &'m Measures<'_>, end: &End) -> Self {
         let acts = wait_words::holder(measures, end);
+        let held = &measures.model.held;
         let has = |lock: &FileLock| {
             let pid = acts.as_ref().map(|it| it.pid);
             let carriers = lock.carriers();
             (
                 carriers.iter().any(|it| Some(it.pid) == pid),
                 !carriers.is_empty(),
+                !held.is_shared_with(lock, end.links[end.named].who.pid),
                 lock.access == "WRITE",
             )
         };
@@ -60,7 +62,7 @@ impl<'m> Holders<'m> {
             let file = FileKey { dev: lock.dev, ino: lock.ino };
             !lock.blocked && Object::File(Some(file)) == end.object
         };
-        let locks = measures.model.held.locks.iter().map(|(_, lock)| lock).filter(on_it);
+        let locks = held.locks.iter().map(|(_, lock)| lock).filter(on_it);
         let lock = locks.max_by_key(|lock| has(lock));
         let mut all: Vec<ThreadRef> = lock.map(FileLock::carriers).unwrap_or_default();
         // It had the lock itself at another time, or has one on another part of the file.
@@ -274,6 +276,10 @@ impl<'m> Holders<'m> {
         }
         let text = match alive.len() {
             1 => "if the holder is not meant to hold it, end it",
+            // Each has one of its own on the same part of the file.
+            _ if self.lock.is_some_and(|lock| lock.kind == "POSIX") => {
+                "if nobody is meant to hold it, end all that do"
+            }
             _ => "if nobody is meant to hold it, end all that do (it is inherited)",
         };
         vec![holder_doing::end_all(measures.model, text, &alive)]

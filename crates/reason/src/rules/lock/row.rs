@@ -55,6 +55,10 @@ pub(crate) static RULE: Rule = Rule {
             "who_only_listens_for_a_session_waits_for_no_row",
         ),
         Refutation::new(
+            "whoever it was led to is of another program, which it asks and which has no lock of it",
+            "who_is_asked_by_another_program_holds_no_row_of_it",
+        ),
+        Refutation::new(
             "nobody else was seen",
             "a_session_that_waits_for_nobody_known_is_not_named",
         ),
@@ -370,6 +374,23 @@ mod tests {
     fn who_only_listens_for_a_session_waits_for_no_row() {
         let mut facts = facts(Some(30), waits_for_its_client);
         facts.retain(|fact| !matches!(&fact.body, Body::Endpoint(end) if end.process.pid == 20));
+        let found = explain(facts).findings;
+        assert!(found.iter().all(|finding| finding.code != "lock.row"), "{found:?}");
+    }
+
+    #[test]
+    fn who_is_asked_by_another_program_holds_no_row_of_it() {
+        let mut facts = facts(Some(30), waits_for_its_client);
+        for fact in &mut facts {
+            match &mut fact.body {
+                Body::Wait(wait) if wait.thread.pid == 30 => wait.thread.comm = "stats".into(),
+                Body::Endpoint(end) if end.process.pid == 30 => end.process.comm = "stats".into(),
+                Body::Wait(wait) if wait.thread.pid == 20 => {
+                    wait.wake.iter_mut().for_each(|wake| wake.by.comm = "stats".into());
+                }
+                _ => {}
+            }
+        }
         let found = explain(facts).findings;
         assert!(found.iter().all(|finding| finding.code != "lock.row"), "{found:?}");
     }

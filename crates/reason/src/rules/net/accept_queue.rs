@@ -10,7 +10,7 @@
 //!
 //! Edit together: listeners.rs.
 
-use crate::facts::{Endpoint, LimitKind, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, LimitKind, Ns, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
@@ -21,6 +21,7 @@ use crate::rules::action::{Action, Question};
 use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, server, were};
 use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
+use crate::rules::own_pace::STANDS;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
@@ -84,7 +85,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
     stories: &["S3.5"],
-    thresholds: &[&WAITED],
+    thresholds: &[&WAITED, &STANDS],
     finds: Finds::Look(find),
 };
 
@@ -161,6 +162,16 @@ fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitCla
     doing
 }
 
+/// Whether none of the clients has stood for long on one connection: a server at full load takes each after a moment.
+fn is_emptied(measures: &Measures<'_>, clients: &[&WaitSpan]) -> bool {
+    let look = &measures.model.look;
+    let mut stood: BTreeMap<&Object, Ns> = BTreeMap::new();
+    for wait in clients {
+        *stood.entry(&wait.object).or_default() += wait.within_ns(look.begin_ns, look.end_ns);
+    }
+    stood.values().all(|ns| *ns < STANDS.ns())
+}
+
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
@@ -172,7 +183,8 @@ fn matched<'m>(
     let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
     let full = listener.is_full();
     let refuses = full && listener.overflows > 0 && measures.concerns(listener.process);
-    if !refuses && waited < WAITED.value * measures.wall_seconds() {
+    let is_short = waited < WAITED.value * measures.wall_seconds() || is_emptied(measures, &waits);
+    if !refuses && is_short {
         return None;
     }
     // Whoever may not run does nothing else either: what stopped it has a name of its own.
@@ -268,11 +280,32 @@ fn wording(
         text: format!(
             "{queued} to be accepted, {} may{refused}. The server {does}{stands}.{}{who}",
             listener.state.accept_limit,
-            takes_no_more(measures, listener),
+            instead(measures, listener),
         ),
         evidence: evidence(measures, listener, longest),
         remedy: remedy(listener.process, class),
     }
+}
+
+/// Whom the server serves instead, and why it takes no more; sentences with a space before them.
+fn instead(measures: &Measures<'_>, listener: Listener<'_>) -> String {
+    let serves = served(measures, listener.process).map_or_else(String::new, |client| {
+        let client = words::who(&client);
+        format!(" It serves one client at a time, and waits for the next word of {client}.")
+    });
+    format!("{serves}{}", takes_no_more(measures, listener))
+}
+
+/// The client of whom alone a server's first thread waits to hear: a loop would poll its listener too. Of several that have the other end
+/// nobody knows who is to speak.
+fn served(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
+    let main = wait_words::main_thread(measures, process.pid);
+    let last = measures.graph.waits_of(&main).last().filter(|wait| wait.standing)?;
+    let Some(ObjectRef::Inet(socket)) = &last.place.object else { return None };
+    let is_for_one = last.place.polled.len() <= 1 && !last.place.syscall.starts_with("epoll_");
+    let mut far = measures.graph.far_processes(socket).into_iter();
+    let client = far.next().filter(|_| is_for_one && measures.graph.is_for_a_question(last))?;
+    (client.pid != process.pid && far.all(|it| it.pid == client.pid)).then_some(client)
 }
 
 /// Of a queue whose limit is 0, which the program asked for or the host allows no more: that some servers ask so that have as many connections as they may

@@ -4,7 +4,9 @@
 
 use crate::facts::*;
 use crate::rules::net::scenes::*;
-use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, fact, host, identity, thread};
+use crate::rules::scenes::{
+    LOOK_NS, at_place, blocked, endpoint, fact, host, identity, slept, thread,
+};
 
 fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
     let state = SocketState { accept_queue, accept_limit: 4, ..SocketState::default() };
@@ -76,6 +78,29 @@ fn a_server_with_a_backlog_of_0_may_have_all_the_connections_that_it_may_have() 
         assert!(few.contains("Its backlog is 0") && !few.contains("Some servers"), "{few}");
     }
     assert!(!text(4, 3, 1).contains("backlog is 0"), "a queue that is full");
+}
+
+#[test]
+fn whom_a_server_of_one_client_at_a_time_serves_is_said() {
+    let text = |syscall: &str, clients: &[u32]| {
+        let near = || inet("tcp", 401, "10.0.0.2:80", "10.0.0.2:50000", 1);
+        let far = inet("tcp", 400, "10.0.0.2:50000", "10.0.0.2:80", 1);
+        let (state, object) = (WaitState::Sleep, Some(near()));
+        let place = Place { state, syscall: syscall.into(), object, ..Place::default() };
+        let mut facts = listener(5, 12);
+        facts.extend([
+            with_state(20, "server", near(), SocketState::default()),
+            at_place(20, "server", place),
+            wait(10, "client", "connect", client(2), 0, 48),
+        ]);
+        let end = |pid: &u32| with_state(*pid, "telnet", far.clone(), SocketState::default());
+        facts.extend(clients.iter().map(end));
+        findings(facts)[0].text.clone()
+    };
+    let one = text("recvfrom", &[30]);
+    assert!(one.contains("waits for the next word of telnet 30."), "{one}");
+    assert!(!text("epoll_wait", &[30]).contains("next word"), "a loop may do anything else");
+    assert!(!text("recvfrom", &[30, 31]).contains("next word"), "one has inherited it");
 }
 
 #[test]
@@ -305,4 +330,52 @@ fn a_server_whose_first_thread_runs_is_at_work_whatever_its_helpers_wait_for() {
     facts.push(fact(Body::Blocked(rests)));
     let text = findings(facts).remove(0).text;
     assert!(text.contains("is at work"), "{text}");
+}
+
+/// Master 20 and its worker 21 have the listener; following the client's wait comes to the master, which sleeps so often within the look.
+fn accepts_for_a_master(sleeps: u64) -> Option<u32> {
+    let mut facts = listener(5, 12);
+    facts.push(Fact { at_ns: 0, body: facts[0].body.clone() });
+    if let Some(Fact { body: Body::Endpoint(end), .. }) = facts.last_mut() {
+        end.process = thread(21, "server");
+    }
+    let worker = Thread { thread: thread(21, "server"), parent_pid: 20, ..Thread::default() };
+    facts.extend([
+        identity(worker),
+        wait(10, "client", "recvfrom", client(1), 0, 48),
+        blocked(21, "server", WaitState::Sleep, "epoll_wait"),
+    ]);
+    let each_ns = LOOK_NS / sleeps;
+    facts.extend((0..sleeps).map(|at| slept(20, "server", at * each_ns, (at + 1) * each_ns - 9)));
+    findings(facts)[0].culprit.pid
+}
+
+#[test]
+fn a_master_that_looks_after_its_workers_now_and_then_is_not_to_accept() {
+    assert_eq!(accepts_for_a_master(5), Some(21));
+    assert_eq!(accepts_for_a_master(1), Some(20), "it has slept over it all the time");
+}
+
+/// So many clients of a server with a connection in its queue wait for so long each, one after another.
+fn takes_each_after(clients: u64, ms: u64) -> Vec<String> {
+    let mut facts = listener(1, 0);
+    for at in 0..clients {
+        let near = format!("10.0.0.1:{}", 40_000 + at);
+        let object = inet("tcp", 100 + at, &near, "10.0.0.2:80", 1);
+        let Fact { body: Body::Wait(wait), .. } = wait(10, "client", "recvfrom", object, 0, 1)
+        else {
+            continue;
+        };
+        let (begin_ns, end_ns) = (at * ms * 1_000_000, (at + 1) * ms * 1_000_000);
+        let wake = wait.wake.clone().map(|wake| Wake { at_ns: end_ns, ..wake });
+        let body = Body::Wait(Wait { begin_ns, end_ns, wake, ..wait });
+        facts.push(Fact { at_ns: end_ns, body });
+    }
+    codes(facts)
+}
+
+#[test]
+fn a_server_at_full_load_that_takes_each_client_after_a_moment_does_accept() {
+    assert!(!takes_each_after(90, 50).contains(&"net.accept_queue".to_string()));
+    assert!(takes_each_after(3, 1_500).contains(&"net.accept_queue".to_string()));
 }

@@ -61,8 +61,11 @@ fn by_place<'m>(
     let mut by_end: BTreeMap<usize, (u64, Losing<'m>)> = BTreeMap::new();
     for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
         let end = &ends[losing.end];
+        let is_being_made = is_being_made(measures, end);
         losing.dropped.retain(|it| {
-            cause_of(measures, it.kind).is_some() && is_meanwhile(it, end) && is_asker_s(it, end)
+            cause_of(measures, it.kind).is_some()
+                && (is_being_made || is_meanwhile(it, end))
+                && is_asker_s(it, end)
         });
         if is_sent_and_not_again(measures, &losing, end) || is_shortened(measures, &losing, end) {
             continue;
@@ -96,6 +99,13 @@ fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
     let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
     let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
     last_ns >= before_ns && first_ns <= link.end_ns && goes_on
+}
+
+/// Whether a connection is still being made: its client may look at the clock meanwhile, and the longest of the pieces in which it waits need not be
+/// the one in which it asked.
+fn is_being_made(measures: &Measures<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else { return false };
+    measures.model.called.socket(ino).is_some_and(|it| it.is_tcp() && it.is_connecting())
 }
 
 /// Whether what was too long has come through since in shorter packets, as it does where the sender hears of it: nothing of the stream

@@ -101,7 +101,7 @@ pub(super) fn listeners<'m>(measures: &'m Measures<'m>) -> Vec<Listener<'m>> {
 }
 
 /// Of several processes that have the listener, the one that is to accept: whom following the clients' waits came to, else
-/// one that another of them began (a worker, and not its master).
+/// one that another of them began (a worker, and not its master, whom one comes to first and who only looks after them).
 pub(super) fn server<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
@@ -119,7 +119,24 @@ pub(super) fn server<'m>(
     let found = found.filter_map(|who| all.iter().find(|own| own.pid == who.pid)).next();
     let parent = |own: &ThreadRef| model.threads.identity(own).map(|known| known.parent_pid);
     let is_worker = |own: &&&ThreadRef| all.iter().any(|other| parent(own) == Some(other.pid));
-    found.or_else(|| all.iter().find(is_worker)).copied()
+    let worker = || all.iter().find(is_worker);
+    let has_worker = |own: &ThreadRef| all.iter().any(|other| parent(other) == Some(own.pid));
+    let found = found.filter(|own| !(has_worker(own) && passes_by(measures, own)));
+    found.or_else(worker).copied()
+}
+
+/// Whether a process was up within the look and went back to its rest: it does not mean to take what has come.
+fn passes_by(measures: &Measures<'_>, process: &ThreadRef) -> bool {
+    let look = &measures.model.look;
+    let waits = measures.graph.waits_of(process).iter();
+    let mut own = waits.filter(|wait| wait.within_ns(look.begin_ns, look.end_ns) > 0).peekable();
+    let mut rests = 0;
+    let is_rest = |wait: &WaitSpan| {
+        use WaitClass::{Child, Idle, Timer};
+        rests += usize::from(matches!(wait.class, Child | Idle | Timer));
+        matches!(wait.class, Child | Idle | Timer | WaitClass::RunQueue)
+    };
+    own.peek().is_some() && own.all(is_rest) && rests > 1
 }
 
 /// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.

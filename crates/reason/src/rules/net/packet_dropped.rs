@@ -7,7 +7,7 @@
 //!
 //! Edit together: drop_reasons.rs, drop_looks.rs, drop_places.rs (which drops count).
 
-use crate::facts::{Link, NOT_PASSED_ON};
+use crate::facts::{AddressHere, Link, NOT_PASSED_ON};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::packet_drops::Dropped;
@@ -71,18 +71,43 @@ fn is_not_passed_on(measures: &Measures<'_>, losing: &Losing<'_>) -> bool {
     is_so && NOT_PASSED_ON.contains(&&*kind.reason) && forwards == Some(false)
 }
 
+/// Two interfaces of one link with one hardware address: whoever asks has no router on the way and knows the right one of whom it asks, and
+/// the frames came to another interface, which took them for its own (a virtual machine or container that was copied).
+fn twin(measures: &Measures<'_>, losing: &Losing<'_>) -> Option<Cause> {
+    let Dropped { kind, flow, is_outgoing } = &losing.dropped[0];
+    let net = &measures.model.net;
+    let key = (losing.netns.filter(|_| *is_outgoing)?, flow.to.ip().to_canonical());
+    let hop = net.next_hops.get(&key).filter(|it| it.gateway.is_none())?;
+    let here = net.drop_causes.addresses_here.get(&key)?;
+    let has_it = |it: &&AddressHere| it.hardware.contains(&hop.hardware);
+    let meant = here.iter().find(has_it).filter(|it| it.far_netns != kind.netns)?;
+    let mut links = net.links.iter().rev();
+    let at = |link: &&Link| (link.netns, link.index) == (meant.far_netns, meant.far_index);
+    let name = links.find(at).map(|link| link.name.as_str())?;
+    let of = of_namespace(measures.model, meant.far_netns);
+    Some(Cause {
+        clause: format!(
+            "it takes the frames for {}, which {name}{of} has, so both have the hardware address {}: give one of them another",
+            key.1, hop.hardware
+        ),
+        look: Look::Interface,
+        matter: Matter::Other,
+    })
+}
+
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     DropsAt { cause, losing }: DropsAt<'m>,
 ) -> Option<Match<'m>> {
     let end = noticed(measures, ends, &losing)?;
+    let matter = cause.matter;
     let cause = match is_not_passed_on(measures, &losing[0]) {
-        true => Cause {
+        true => twin(measures, &losing[0]).unwrap_or(Cause {
             clause: "they are for an address that is not there, and forwarding is off".into(),
             look: Look::PassingOn,
-            matter: cause.matter,
-        },
+            matter,
+        }),
         false => cause,
     };
     let said = Said { measures, losing: &losing, cause };
@@ -354,12 +379,66 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_that_has_the_hardware_address_of_another_takes_its_frames() {
+        let said = |gateway: Option<&str>, hardware: &str| {
+            let mut facts = asks(0, 48, "10.0.0.1:40000", "IP_INADDRERRORS");
+            let end = |netns: u32, index: u32| {
+                let (name, netns_name) = (format!("v{netns}"), format!("ns{netns}"));
+                fact(Body::Link(Link { netns, netns_name, index, name, ..Link::default() }))
+            };
+            if let Body::PacketDrops(drops) = &mut facts[2].body {
+                (drops.netns, drops.index, drops.interface) = (3, 7, "v3".into());
+            }
+            let path = ReversePath { netns: 3, index: 7, own: 0, of_all: 0, forwards: Some(false) };
+            let mut hop = next_hop("192.0.2.1", ("eth0", "veth", 2), 2);
+            if let Body::NextHop(hop) = &mut hop.body {
+                hop.hardware = "02:00:00:00:00:01".into();
+                hop.gateway = gateway.map(|it| it.parse().expect("an address"));
+            }
+            let here = AddressHere {
+                netns: 1,
+                address: "192.0.2.1".parse().expect("an address"),
+                far_netns: 2,
+                far_index: 4,
+                hardware: vec![hardware.into()],
+                tunnel: String::new(),
+            };
+            let more = [fact(Body::ReversePath(path)), hop, fact(Body::AddressHere(here))];
+            facts.extend(more.into_iter().chain([end(2, 4), end(3, 7)]));
+            findings(facts)[0].title.clone()
+        };
+        let twin = said(None, "02:00:00:00:00:01");
+        let expected = "it takes the frames for 192.0.2.1, which v2 of network namespace ns2 has, so both have the hardware address";
+        assert!(twin.contains(expected), "{twin}");
+        for other in [said(Some("10.0.0.9"), "02:00:00:00:00:01"), said(None, "02:00:00:00:00:02")]
+        {
+            assert!(other.ends_with("forwarding is off"), "{other}");
+        }
+    }
+
+    #[test]
     fn what_was_dropped_once_and_came_through_is_not_waited_for() {
         let mut facts = asks(0, 48, "10.0.0.1:40000", "TC_EGRESS");
         if let Body::PacketDrops(drops) = &mut facts[2].body {
             drops.flows[0].last_ns = 100_000_000;
         }
         assert!(!says(CODE, facts));
+    }
+
+    #[test]
+    fn who_asks_once_for_a_connection_and_looks_at_the_clock_waits_for_that_all_the_time() {
+        let polls = |state: u8| {
+            let object = || inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", state);
+            let mut facts = asks(0, 10, "10.0.0.1:40000", "IP_INNOROUTES");
+            facts[1] = wait(10, "curl", "poll", object(), 0, 20);
+            facts.push(wait(10, "curl", "poll", object(), 20, 48));
+            if let Body::PacketDrops(drops) = &mut facts[2].body {
+                (drops.flows[0].first_ns, drops.flows[0].last_ns) = (900_000_000, 900_000_000);
+            }
+            says(CODE, facts)
+        };
+        assert!(polls(2), "it is still to be made");
+        assert!(!polls(1), "it was made, and the answer is late");
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub(crate) static RULE: Rule = Rule {
             "on_a_host_what_stands_may_be_a_long_poll",
         ),
         Refutation::new(
+            "one connection carries the questions of several at a time, as a tunnel does",
+            "a_tunnel_that_carries_several_questions_on_one_connection_keeps_none",
+        ),
+        Refutation::new(
             "nothing was asked of the upstream meanwhile: the process takes its own time",
             "who_has_asked_nobody_takes_his_own_time",
         ),
@@ -284,7 +288,7 @@ impl Queue {
 mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, slept};
+    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, slept, thread};
 
     const CODE: &str = "net.proxy_queue";
     const PROXY: u32 = 20;
@@ -403,14 +407,49 @@ mod tests {
         assert!(!says(CODE, scene(facts)));
     }
 
+    /// A client that was answered so many milliseconds before the end.
+    fn answered(client: u32, ms: u64) -> Vec<Fact> {
+        let end_ns = LOOK_NS - ms * 1_000_000;
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(client_end(client)),
+            ..Place::default()
+        };
+        let (context, by) = (WakeContext::SoftInterrupt, thread(PROXY, "proxy"));
+        let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+        let (thread, begin_ns) = (thread(client, "curl"), end_ns - 500_000_000);
+        let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+        vec![Fact { at_ns: end_ns, body: Body::Wait(wait) }]
+    }
+
     #[test]
     fn a_proxy_that_asks_the_next_question_as_the_look_ends_keeps_the_others() {
-        assert!(says(CODE, scene(vec![asks(12, 100), asks(11, 200), passes_on(1, 0, true)])));
+        let facts = vec![asks(12, 100), asks(11, 200), passes_on(1, 0, true), answered(14, 1)];
+        assert!(says(CODE, scene(facts)));
+    }
+
+    #[test]
+    fn who_awaits_as_many_answers_as_it_owes_keeps_none() {
+        let taken = |number, ms| passes_on(number, ms, true);
+        let facts = vec![taken(1, 4_800), taken(2, 4_000), asks(12, 1_000)];
+        assert!(!says(CODE, scene(facts.clone())), "the other end of a tunnel");
+        let owing = [facts, vec![asks(13, 900), asks(14, 800)]].concat();
+        assert!(says(CODE, scene(owing)));
+    }
+
+    #[test]
+    fn a_tunnel_that_carries_several_questions_on_one_connection_keeps_none() {
+        let facts = vec![asks(11, 4_800), asks(12, 1_000), passes_on(1, 996, true)];
+        assert!(!says(CODE, scene(facts.clone())));
+        let queue = [facts, vec![answered(14, 990)]].concat();
+        assert!(says(CODE, scene(queue)), "somebody was before it");
     }
 
     #[test]
     fn clocks_that_are_read_after_the_end_show_what_stood_at_the_end() {
-        let mut facts = scene(vec![asks(12, 100), asks(11, 200), passes_on(1, 4, true)]);
+        let questions = vec![asks(12, 100), asks(11, 200), passes_on(1, 4, true)];
+        let mut facts = scene([questions, vec![answered(14, 5)]].concat());
         for fact in facts.iter_mut().filter(|fact| matches!(fact.body, Body::Endpoint(_))) {
             fact.at_ns = LOOK_NS + 12_000_000;
         }

@@ -8,9 +8,10 @@
 //! Must not: know a proxy by its name, or say that it keeps too much. Blind to upstreams on unix sockets, which have no clocks, and to
 //! questions that one connection carries several at a time.
 
-use crate::facts::{Ns, ObjectRef, TcpTurn, ThreadRef};
+use crate::facts::{Ns, ObjectRef, TcpTurn, ThreadRef, WakeContext};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
+use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -74,6 +75,10 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
     let owes = by_age(graph.debts().owes.get(&pid)?);
     let asked = by_age(graph.debts().awaits.get(&pid)?);
     let upstream = most_asked(measures, &asked)?;
+    let servers = servers(measures, &asked);
+    if carries_several(measures, (pid, &servers), &owes, &asked) {
+        return None;
+    }
     // Of a question that was passed on since, it was the next that became free.
     let is_free = has_free_connection(measures, pid, upstream, &asked);
     let outstanding = |from: Ns, to: Ns| {
@@ -98,11 +103,52 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
         let clients = clients.unwrap_or_default().iter().map(|client| client.pid).collect();
         queued.push(Question { clients, from_ns, to_ns, stands });
     }
+    let stand = |debts: &[Debt]| debts.iter().filter(|debt| debt.seen_ns >= end_ns).count();
+    let (owed, awaited) = (stand(&owes), stand(&asked));
+    // Who awaits as many answers as it owes keeps none: a client's word need be no question.
+    queued.retain(|question| !question.stands || owed > awaited);
     queued.sort_by_key(|question| std::cmp::Reverse(question.to_ns - question.from_ns));
     let taken = most_at_a_time(&asked).max(at_the_end(measures, pid, upstream).count());
-    let owed = owes.iter().filter(|debt| debt.seen_ns >= end_ns).count();
-    let servers = servers(measures, &asked);
     (!queued.is_empty()).then_some(Keeper { pid, upstream, servers, taken, owed, queued })
+}
+
+/// Whether the one connection to an upstream carries the questions of several clients at a time (a tunnel of ssh's): it was written to long after the
+/// first of them came, and nobody had got an answer in between, as whoever is before that one in a queue would have.
+fn carries_several(
+    measures: &Measures<'_>,
+    (pid, servers): (u32, &[ThreadRef]),
+    owes: &[Debt],
+    asked: &[Debt],
+) -> bool {
+    let end_ns = measures.model.look.end_ns;
+    let ([only], Some(first)) = (asked, owes.first()) else { return false };
+    if first.seen_ns < end_ns || only.since_ns <= first.since_ns + AT_ONCE_NS {
+        return false;
+    }
+    let is_client = |it: u32| it != pid && servers.iter().all(|server| server.pid != it);
+    let is_by_it = |wait: &WaitSpan| match &wait.place.object {
+        Some(ObjectRef::Inet(socket)) => {
+            let mut far = measures.graph.far_processes(socket).into_iter();
+            wait.wake.as_ref().is_some_and(|wake| wake.by.pid == pid) || far.any(|it| it.pid == pid)
+        }
+        _ => false,
+    };
+    let by_clock = |wait: &WaitSpan| {
+        wait.wake.as_ref().is_none_or(|wake| wake.context == WakeContext::HardInterrupt)
+    };
+    // Of clients of other hosts alone nobody is seen to be answered.
+    let is_here = |debt: &Debt| {
+        let socket = measures.model.called.socket(debt.ino);
+        socket.is_some_and(|socket| !measures.graph.far_processes(socket).is_empty())
+    };
+    owes.iter().any(is_here)
+        && !measures.waits().any(|wait| {
+            !wait.standing
+                && wait.end_ns >= first.since_ns
+                && is_client(wait.thread.pid)
+                && !by_clock(wait)
+                && is_by_it(wait)
+        })
 }
 
 /// Each question with the one that it was passed on as, if it was: both in the order of time.

@@ -457,6 +457,24 @@ mod tests {
         assert!(finding.title.contains("wait for each other"), "{}", finding.title);
     }
 
+    /// The reader's loop, for which somebody waits, has the writer as its one child.
+    #[test]
+    fn a_loop_that_waits_for_whatever_comes_is_no_circle() {
+        let place = |syscall: &str, args| {
+            let (state, syscall) = (WaitState::Sleep, syscall.into());
+            Place { state, syscall, args, ..Place::default() }
+        };
+        let mut facts = pipe(at_place(20, "collector", place("poll", [0; 6])));
+        facts.push(at_place(5, "bash", place("wait4", [20, 0, 0, 0, 0, 0])));
+        let thread = ThreadRef { start_ns: 1, ..thread(10, "service") };
+        facts.push(identity(Thread { thread, parent_pid: 20, ..Thread::default() }));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "process.pipe_peer");
+        assert!(!finding.title.contains("each other"), "{}", finding.title);
+        assert!(!finding.remedy.iter().any(|way| way.command.contains("kill")), "{finding:?}");
+    }
+
     #[test]
     fn a_reader_at_work_makes_a_pipeline_that_computes() {
         let ran = Ran { thread: thread(20, "gzip"), begin_ns: 0, end_ns: LOOK_NS, cpu: 0 };

@@ -76,8 +76,8 @@ mod tests {
     }
 
     /// Process 10 asks the broker's thread 21, which signals its thread 22 on a word at 101 ms and waits for a pipe of that; thread 23, whom
-    /// the worker 30 answers at 2,000 ms, signals 22 on another word or the same. What names the end, and who is at it.
-    fn named(second_word: u64) -> (Option<WaitClass>, u32) {
+    /// the worker 30 answers at 2,000 ms in that call, signals 22 on another word or the same. What names the end, and who is at it.
+    fn named(second_word: u64, call: &str) -> (Option<WaitClass>, u32) {
         const WORD: u64 = 0x7000;
         let task = |by: ThreadRef| (WakeContext::Task, by);
         let packet = |by: ThreadRef| (WakeContext::SoftInterrupt, by);
@@ -95,7 +95,7 @@ mod tests {
             waits(of_broker(22), ("futex", second_word, None), (102, 2_001), task(of_broker(23))),
             waits(
                 of_broker(23),
-                ("epoll_wait", 0, Some(of_worker())),
+                (call, 0, Some(of_worker())),
                 (102, 2_000),
                 packet(thread(30, "worker")),
             ),
@@ -123,8 +123,10 @@ mod tests {
 
     #[test]
     fn who_hands_over_work_on_the_word_where_the_asker_did_holds_nothing() {
-        assert_eq!(named(0x7000), (None, 30));
-        assert_eq!(named(0x7004), (None, 30), "a condition's other word");
-        assert_eq!(named(0x8000), (Some(WaitClass::FutexWait), 30), "that may be a lock");
+        assert_eq!(named(0x7000, "epoll_wait"), (None, 30));
+        assert_eq!(named(0x7004, "epoll_wait"), (None, 30), "a condition's other word");
+        let locked = (Some(WaitClass::FutexWait), 30);
+        assert_eq!(named(0x8000, "recvfrom"), locked, "that may be a lock");
+        assert_eq!(named(0x8000, "epoll_wait"), (None, 30), "a loop that serves all");
     }
 }

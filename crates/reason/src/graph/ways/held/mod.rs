@@ -13,6 +13,7 @@ mod fuse_server;
 mod futex_word;
 pub(in crate::graph) mod handed_work;
 mod interpreter_lock;
+mod job_token;
 mod joined;
 mod journal_thread;
 mod kernel_lock_owner;
@@ -23,11 +24,12 @@ mod monitor;
 pub(in crate::graph) mod name_server;
 mod nfs_lock;
 mod only_other;
+mod own_data;
 pub(in crate::graph) mod pipe_end;
 mod polled_lock;
 pub(in crate::graph) mod process_end;
 mod row_session;
-mod session_table;
+pub(in crate::graph) mod session_table;
 mod terminal;
 mod tun_program;
 mod vfork_child;
@@ -52,8 +54,10 @@ pub static LADDER: &[&Way] = &[
     &joined::WAY,
     &last_child::WAY,
     &core_dump::WAY,
+    &job_token::WAY,
     &pipe_end::WAY,
     &tun_program::WAY,
+    &own_data::WAY,
     &connection::WAY,
     &child::WAY,
     &process_end::WAY,
@@ -82,8 +86,8 @@ pub fn found(at: &Waiter<'_>) -> Option<(Next, &'static Way)> {
         Next::Thread(thread) => {
             thread.pid != 0 && !at.index.model.threads.is_same(thread, &at.wait.thread)
         }
-        // Whoever else could be asked.
-        Next::Nobody => true,
+        // Whoever else could be asked; or there is only room to be waited for.
+        Next::Nobody | Next::Room(_) => true,
         _ => false,
     };
     counts.then_some((next, way))

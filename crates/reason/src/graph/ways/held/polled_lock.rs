@@ -1,7 +1,7 @@
 //! A file lock that is tried again and again: who held one on that file at the nearest reading of the lock table.
 //!
 //! One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several holders one
-//! that keeps all others out. Must not: take a reading that knows nobody for one that says that nobody has it.
+//! that keeps all others out, and none of a lock that the waiter has too, unless there is no other. Must not: take a reading that knows nobody for one that says that nobody has it.
 
 use super::lock_table::{acting, others_with};
 use crate::facts::{Ns, ThreadRef};
@@ -31,7 +31,8 @@ fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let held = locks.filter(|(_, it)| !it.blocked && (it.dev, it.ino) == (file.dev, file.ino));
     let known = held.filter_map(|(at_ns, lock)| {
         let others = others_with(index, wait, lock);
-        let order = (away(*at_ns), lock.access != "WRITE");
+        let is_shared = index.model.held.is_shared_with(lock, wait.thread.pid);
+        let order = (away(*at_ns), is_shared, lock.access != "WRITE");
         (!others.is_empty()).then_some((order, others))
     });
     let (_, others) = known.min_by_key(|(order, _)| *order)?;
@@ -64,6 +65,20 @@ mod tests {
         wait.object = Object::File(Some(FileKey { dev: DEV, ino: 9 }));
         let index = Index::new(&model, &timelines);
         polled_holder(&index, &wait).map(|by| by.tid)
+    }
+
+    #[test]
+    fn a_lock_that_the_waiter_has_too_is_in_its_way_only_where_there_is_no_other() {
+        let part = |pid: u32, byte: u64| {
+            let mut fact = read(1, pid, "READ");
+            if let Body::FileLock(lock) = &mut fact.body {
+                (lock.start, lock.end, lock.kind) = (byte, byte, "POSIX".into());
+            }
+            fact
+        };
+        let open = || vec![part(20, 128), part(10, 128), part(21, 128)];
+        assert_eq!(holder([open(), vec![part(21, 124)]].concat()), Some(21));
+        assert_eq!(holder(open()), Some(20), "it wants to write what all of them read");
     }
 
     #[test]

@@ -13,10 +13,14 @@ use crate::programs;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, session_wait};
 
+/// Why it is whoever is found.
+pub(in crate::graph) const BECAUSE: &str =
+    "the server's own table of locks says that it is in the way";
+
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "session table",
-    because: "the server's own table of locks says that it is in the way",
+    because: BECAUSE,
     of: &[WaitClass::FutexWait],
     thresholds: &[],
     follow: |at| {
@@ -56,9 +60,11 @@ fn holder(
 
 #[cfg(test)]
 mod tests {
+    use crate::answer::explain;
     use crate::facts::*;
+    use crate::graph::end::EndKind;
     use crate::graph::ways::scenes::{NO_ARGS, child, led, of_ten, place, stands};
-    use crate::rules::scenes::LOOK_NS;
+    use crate::rules::scenes::{LOOK_NS, host, identity, of_process, thread};
 
     /// Session 10, which waits for a lock that these have, as the server numbers them; its siblings are 30 and 31, and 32, which is another
     /// program.
@@ -91,6 +97,60 @@ mod tests {
         assert_eq!(waits(vec![32, 31], LOOK_NS / 2), ("session table", Some(31)), "a session");
         assert_ne!(waits(vec![32], LOOK_NS / 2).0, "session table", "another program");
         assert_ne!(waits(Vec::new(), LOOK_NS / 2).0, "session table");
+    }
+
+    /// Session 10 waits for 30, which waits for what nobody known has, or rests. Who of an answer about 10 has to act, and where its chain ends.
+    fn behind(second_waits: bool) -> (Option<u32>, Option<u32>) {
+        let waits = |pid: u32, holders: Vec<u32>| {
+            let held_without_process = holders.is_empty();
+            let event = Some(SessionEvent::RowLock);
+            let wait =
+                SessionWait { pid, event, holders, held_without_process, ..SessionWait::default() };
+            Fact { at_ns: LOOK_NS / 2, body: Body::SessionWait(wait) }
+        };
+        let mut facts = vec![
+            of_process(10, "app"),
+            child(10, 5),
+            child(30, 5),
+            waits(10, vec![30]),
+            stands(of_ten(10), place("epoll_wait", NO_ARGS, None)),
+            stands(thread(30, "job"), place("epoll_wait", NO_ARGS, None)),
+        ];
+        facts.extend(second_waits.then(|| waits(30, Vec::new())));
+        let ends = explain([host(), facts].concat()).answer.ends;
+        let lock = ends.iter().find(|end| end.end == EndKind::Lock).expect("a lock");
+        let who = lock.who.as_ref().and_then(|who| who.pid);
+        (who, lock.chain.last().and_then(|link| link.who.pid))
+    }
+
+    #[test]
+    fn one_that_serves_no_client_is_held_up_by_who_rests_in_a_transaction() {
+        let title = |pid: u32, title: &str| {
+            let command = format!("postgres: {title}");
+            let (thread, parent_pid) = (thread(pid, "postgres"), 5);
+            identity(Thread { thread, parent_pid, command, ..Thread::default() })
+        };
+        let read = |event| {
+            let wait = SessionWait { pid: 10, event, holders: vec![30], ..SessionWait::default() };
+            let facts = vec![
+                of_process(10, "postgres"),
+                title(10, "logical replication worker for subscription 16394 waiting"),
+                title(30, "app sales [local] idle in transaction"),
+                Fact { at_ns: LOOK_NS / 2, body: Body::SessionWait(wait) },
+                stands(of_ten(10), place("epoll_wait", NO_ARGS, None)),
+                stands(thread(30, "postgres"), place("epoll_wait", NO_ARGS, None)),
+            ];
+            let ends = explain([host(), facts].concat()).answer.ends;
+            ends.first().map(|end| (end.end, end.who.as_ref().and_then(|who| who.pid)))
+        };
+        assert_eq!(read(Some(SessionEvent::RowLock)), Some((EndKind::Lock, Some(30))));
+        assert_eq!(read(None), None, "it waits for work");
+    }
+
+    #[test]
+    fn who_waits_in_the_same_queue_does_not_have_it() {
+        assert_eq!(behind(true), (None, Some(30)));
+        assert_eq!(behind(false).0, Some(30), "it has it");
     }
 
     #[test]

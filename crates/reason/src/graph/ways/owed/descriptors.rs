@@ -2,42 +2,29 @@
 //! for while somebody waits for it.
 //!
 //! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. Nor is who has said all that it
-//! was asked, as a database on a connection that a pool keeps open, or a parent on the pipe whose closing shows its children that it has ended.
+//! was asked, as a database on a connection that a pool keeps open, or a parent on the pipe whose closing shows its children that it has ended; nor,
+//! of several, who rests and has nobody to ask (at_rest.rs).
 //! If one is left, what comes there is what everybody waits for. Must not: choose where two are left.
 //!
 //! A last word may be a part of an answer, the rest of which is still to come. Rejected: to leave out who had the last word whatever it does.
 
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, ThreadRef};
+use crate::graph::at_rest::{
+    self, RESTS_MIN, STOOD_MIN, has_rested_since, is_sign_of_life, rests_with_nobody_to_ask,
+};
 use crate::graph::channels::waits_for_undelivered;
 use crate::graph::conversation::WAITS_LOOKED_AT;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
 use crate::graph::serving::{chosen, held_up};
-use crate::graph::wakers::timeout_ns;
+use crate::graph::ways::held::holder;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::graph::worker_processes;
-use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
-
-/// A loop that was up so often since it said its last word has no more to say.
-static RESTS_MIN: Threshold = Threshold::new(
-    3.0,
-    "1",
-    "rests of an event loop that have ended since its last word: one that owes more may wait for a timer of its own once or twice",
-    "chosen, as for subscriptions",
-);
-
-/// Who stood still so long before a word had no part in it.
-static STOOD_MIN: Threshold = Threshold::new(
-    100.0,
-    "ms",
-    "from the begin of a wait to a word of the same process: the clock of a connection shows its age in ticks, and who sleeps on after a part of an answer \
-     begins to just then",
-    "chosen: ten ticks of the slowest clock that kernels are built with",
-);
+use std::collections::HashSet;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -92,15 +79,19 @@ fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Optio
     if left.len() > 1 {
         left.retain(|leads| !is_master(index, wait.thread.pid, leads));
     }
+    if left.len() > 1 {
+        left.retain(|leads| !is_at_rest(index, wait, leads));
+    }
+    if left.len() > 1 {
+        retain_untaken(index, wait, &mut left);
+    }
     if let Some(worker) = of_busy_server(index, wait, &left) {
         return Some(Next::Thread(worker));
     }
+    let asked: Vec<u32> = left.iter().filter_map(first_pid).collect();
+    left.retain(|leads| !is_held_by_one_of(index, wait, leads, &asked));
     let mut left = left.into_iter();
-    let only = left.next()?;
-    let pid = |leads: &Leads| match leads {
-        Leads::To(far) | Leads::Queued(far) => far.first().map(|far| far.pid),
-        Leads::Away(_) => None,
-    };
+    let (only, pid) = (left.next()?, first_pid);
     // A child's output and its errors lead to one process.
     if left.any(|other| pid(&other).is_none() || pid(&other) != pid(&only)) {
         return None;
@@ -109,6 +100,28 @@ fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Optio
         Leads::Away(ino) => Some(Next::Peer(ino)),
         Leads::To(far) | Leads::Queued(far) => chosen(index, wait, far).map(Next::Thread),
     }
+}
+
+/// The first process that a descriptor leads to.
+fn first_pid(leads: &Leads) -> Option<u32> {
+    match leads {
+        Leads::To(far) | Leads::Queued(far) => far.first().map(|far| far.pid),
+        Leads::Away(_) => None,
+    }
+}
+
+/// Whether a descriptor leads to a process of one thread that waits for what another of those has that were asked: whichever of the two is to answer,
+/// that other one has to act first.
+fn is_held_by_one_of(index: &Index<'_>, wait: &WaitSpan, leads: &Leads, asked: &[u32]) -> bool {
+    let Leads::To(far) = leads else { return false };
+    let [only] = &far[..] else { return false };
+    // The begin of its life may be known in two ways.
+    let is_alone = index.families.threads_of(&[only.pid]).iter().all(|it| it.tid == only.pid);
+    let main = index.model.threads.thread_ref(only.pid);
+    let at_ns = wait.begin_ns.max(index.model.look.begin_ns).midpoint(wait.end_ns);
+    let own = index.waits.at(&main, at_ns).filter(|_| is_alone);
+    let by = own.and_then(|own| holder(index, own));
+    by.is_some_and(|by| by.pid != only.pid && asked.contains(&by.pid))
 }
 
 /// Where all that is left leads to one server none of whose workers is free, and one of it was not accepted: the worker that is waited for. What was
@@ -134,6 +147,31 @@ fn is_master(index: &Index<'_>, pid: u32, leads: &Leads) -> bool {
     let is_same =
         || index.model.threads.process_name(parent) == index.model.threads.process_name(pid);
     matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
+}
+
+/// Leaves those who have not taken what the waiter has sent them, or have not accepted its connection, where all others rest since it does.
+fn retain_untaken(index: &Index<'_>, wait: &WaitSpan, left: &mut Vec<Leads>) {
+    let polled = index.connections.of_process(wait.thread.pid, &wait.place.polled);
+    let untaken: HashSet<u32> =
+        polled.iter().flat_map(|end| at_rest::with_unread(index, &end.object)).collect();
+    let is_untaken = |leads: &Leads| match leads {
+        Leads::Queued(_) => true,
+        Leads::To(far) => far.iter().any(|far| untaken.contains(&far.pid)),
+        Leads::Away(_) => false,
+    };
+    let rests = |leads: &Leads| {
+        matches!(leads, Leads::To(far) if wait.standing
+            && far.iter().all(|far| at_rest::rests(index, far.pid, wait.begin_ns)))
+    };
+    if left.iter().any(is_untaken) && left.iter().all(|it| is_untaken(it) || rests(it)) {
+        left.retain(is_untaken);
+    }
+}
+
+/// Whether a descriptor leads to who rests since the waiter does, and has nobody to ask: it owes nothing.
+fn is_at_rest(index: &Index<'_>, wait: &WaitSpan, leads: &Leads) -> bool {
+    matches!(leads, Leads::To(far) if wait.standing
+        && far.iter().all(|far| rests_with_nobody_to_ask(index, far.pid, wait.begin_ns)))
 }
 
 fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asked: &Asked) -> Option<Leads> {
@@ -254,33 +292,6 @@ fn has_nobody_to_ask(index: &Index<'_>, pid: u32) -> bool {
         && !threads().iter().any(polls_another)
 }
 
-/// Whether a thread has stood since before a time, or waits for events: without a limit of time, or up again and again since then for no more than that.
-fn has_rested_since(index: &Index<'_>, thread: &ThreadRef, since_ns: Ns) -> bool {
-    let all = index.waits.of(thread);
-    let Some(last) = all.last().filter(|last| last.standing) else { return false };
-    // Of thousands the last ones say as much: it has been up so often since then.
-    let after = || all.iter().rev().take(WAITS_LOOKED_AT).take_while(|it| it.begin_ns > since_ns);
-    let is_rest = |it: &WaitSpan| it.class == WaitClass::Idle;
-    let is_at_work = |it: &WaitSpan| !is_rest(it) && it.class != WaitClass::RunQueue;
-    let rests = || after().filter(|it| is_rest(it)).count();
-    let has_looked_again = || !after().any(is_at_work) && rests() > RESTS_MIN.count();
-    last.begin_ns.saturating_add(STOOD_MIN.ns()) <= since_ns
-        || is_rest(last) && (timeout_ns(&last.place).is_none() || has_looked_again())
-}
-
-/// Whether a pipe says to children no more than that their parent lives: it alone has the end that writes, and several of them the one that reads, so
-/// that no answer to one of them can come over it.
-fn is_sign_of_life(index: &Index<'_>, pid: u32, ends: &[&Endpoint], writers: &[ThreadRef]) -> bool {
-    let Some(parent) = index.families.parent_of(pid) else { return false };
-    let is_sibling = |end: &&&Endpoint| {
-        let other = end.process.pid;
-        other != pid && end.readable && index.families.parent_of(other) == Some(parent)
-    };
-    !writers.is_empty()
-        && writers.iter().all(|writer| writer.pid == parent)
-        && ends.iter().any(|end| is_sibling(&end))
-}
-
 /// Whether a connection has the listener at its other end, which has no other end itself: nobody has accepted it.
 fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
     let ObjectRef::Unix { peer_ino, .. } = object else { return false };
@@ -293,7 +304,7 @@ fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, has_nobody_to_ask, has_rested_since, is_at_work_since};
+    use super::{Asked, has_nobody_to_ask, is_at_work_since};
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
@@ -321,6 +332,11 @@ mod tests {
     /// Process 10 reads a pipe of its child 20, a relay that polls some of its descriptors: that pipe's other end, and
     /// pipes into which 30 and 40 write, which sleep.
     fn relay(polled: &[u32]) -> Vec<(EndKind, Option<u32>)> {
+        relay_beside(polled, vec![blocked(30, "one", WaitState::Sleep, "nanosleep")])
+    }
+
+    /// The same, where 30 does something else.
+    fn relay_beside(polled: &[u32], one: Vec<Fact>) -> Vec<(EndKind, Option<u32>)> {
         let reads = place("read", Some(ObjectRef::Pipe { ino: READER }), &[]);
         let polls = place("poll", None, polled);
         let mut facts = host();
@@ -333,9 +349,9 @@ mod tests {
             pipe(40, 1, 9, true),
             at_place(10, "rsync", reads),
             at_place(20, "ssh", polls),
-            blocked(30, "one", WaitState::Sleep, "nanosleep"),
             blocked(40, "other", WaitState::Sleep, "nanosleep"),
         ]);
+        facts.extend(one);
         let name = "rsync".to_string();
         let kind = TargetKind::Process;
         facts.push(fact(Body::Target(Target {
@@ -352,6 +368,20 @@ mod tests {
     #[test]
     fn what_a_relay_polls_besides_its_asker_is_what_it_waits_for() {
         assert_eq!(relay(&[1, 3]), [(EndKind::Sleep, Some(30))]);
+    }
+
+    #[test]
+    fn of_two_of_whom_one_waits_for_the_other_that_other_one_is_waited_for() {
+        let one_waits_for = |pid: u32| {
+            let mut waits = place("wait4", None, &[]);
+            waits.args[0] = u64::from(pid);
+            let known =
+                Thread { thread: thread(pid, "other"), parent_pid: 30, ..Thread::default() };
+            relay_beside(&[1, 3, 4], vec![at_place(30, "one", waits), identity(known)])
+        };
+        assert_eq!(one_waits_for(40), [(EndKind::Sleep, Some(40))]);
+        let apart = one_waits_for(50);
+        assert!(apart.iter().all(|(_, who)| *who != Some(40)), "{apart:?}");
     }
 
     /// The same relay, whose only descriptor besides leads to its parent 15, as those of its siblings may.
@@ -487,29 +517,6 @@ mod tests {
         let forever = u64::from(u32::MAX);
         assert_eq!(app_of_pool(1_249, "epoll_wait", 9_000), Some(20), "said before the question");
         assert_eq!(app_of_pool(1_200, "epoll_wait", forever), Some(20), "it waits for the next");
-    }
-
-    /// Whether a database has rested since 200 ms, that stands in a call since then.
-    fn rested(syscall: &str, timeout_ms: u64, since_ms: u64) -> bool {
-        let args = [3, 0, 64, timeout_ms, 0, 0];
-        let (state, syscall) = (WaitState::Sleep, syscall.into());
-        let mut stands =
-            at_place(30, "database", Place { state, syscall, args, ..Place::default() });
-        if let Body::Blocked(stands) = &mut stands.body {
-            stands.since_ns = since_ms * 1_000_000;
-        }
-        let Observed { model, timelines } = Observed::new([host(), vec![stands]].concat());
-        let index = Index::new(&model, &timelines);
-        has_rested_since(&index, &thread(30, "database"), 200_000_000)
-    }
-
-    #[test]
-    fn who_waits_for_a_time_or_sleeps_after_a_word_may_have_more_to_say() {
-        assert!(rested("epoll_wait", u64::from(u32::MAX), 300));
-        assert!(!rested("epoll_wait", 9_000, 300), "it may be a timer of its own");
-        assert!(!rested("clock_nanosleep", 0, 300));
-        assert!(!rested("clock_nanosleep", 0, 190), "the word is dated by ticks");
-        assert!(rested("clock_nanosleep", 0, 50), "it has slept since before");
     }
 
     /// Process 10 waits for 20, which polls its connections: to its parent 15 of this name, and to 30, which sleeps.

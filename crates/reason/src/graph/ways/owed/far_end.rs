@@ -1,31 +1,162 @@
 //! The peer of what ended, or will end, a wait for events: who is at the other end of that connection or pipe.
 //!
-//! Not if the asker is there: he waits for it, so it does not wait for him. Must not: look among several descriptors (descriptors.rs).
+//! Not if the asker is there: he waits for it, so it does not wait for him. Nor if it is another client, which has asked again and again since the asker
+//! did: what it says has brought him no answer (who measures a server's delay, or reads its counters). Must not: look among several descriptors
+//! (descriptors.rs).
 
+use crate::facts::{Ns, ObjectRef};
 use crate::graph::channels::far_end;
-use crate::graph::next::Next;
-use crate::graph::question::is_asked_by;
+use crate::graph::conversation::{WAITS_LOOKED_AT, asked_ns};
+use crate::graph::next::{Next, Until};
+use crate::graph::question::{is_asked_by, is_for_a_question};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+/// From so many on what another client says brings the asker nothing.
+static WORDS_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "waits of a server that another client's words ended while one question stood: the answer may need one or two of them",
+    "chosen, as for the loop's answers",
+);
 
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "far end",
     because: "it is at the other end of what is waited for",
     of: FOR_EVENTS,
-    thresholds: &[],
+    thresholds: &[&WORDS_MIN],
     follow,
 };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
-    let may = at.is_on_a_channel() && !is_asked_by(at.index, at.wait, at.asker);
+    let may = at.is_on_a_channel()
+        && !is_asked_by(at.index, at.wait, at.asker)
+        && !only_asks(at)
+        && !serves_all(at);
     may.then(|| far_end(at.index, at.wait)).flatten().map(Next::Thread)
+}
+
+/// Whether another thread of the process waits for the one that is at its loop for all clients, by turns with it, and the client who came next comes
+/// again and again: he brings his own words, and no answer to somebody else's.
+fn serves_all(at: &Waiter<'_>) -> bool {
+    let is_own = at.asker.is_some_and(|asker| asker.who.pid == at.wait.thread.pid);
+    let is_loop = at.wait.place.syscall.starts_with("epoll_");
+    is_own && is_loop && is_for_a_question(at.index, at.wait) && speaks_often(at, (0, Ns::MAX))
+}
+
+/// Whether who ended a wait is another client, which did so again and again while the question stood that is waited for.
+fn only_asks(at: &Waiter<'_>) -> bool {
+    let may = !at.wait.standing && is_for_a_question(at.index, at.wait);
+    may && question(at).is_some_and(|stood| speaks_often(at, stood))
+}
+
+/// Whether what came on the connection that a wait is for ended waits of its thread again and again within a time.
+fn speaks_often(at: &Waiter<'_>, (since_ns, until_ns): (Ns, Ns)) -> bool {
+    let (index, wait) = (at.index, at.wait);
+    let is_his = |it: &&WaitSpan| {
+        !it.standing && it.object == wait.object && (since_ns..until_ns).contains(&it.end_ns)
+    };
+    let before = index.waits.before(wait).iter().rev().take(WAITS_LOOKED_AT);
+    let after = index.waits.after(wait).iter().take(WAITS_LOOKED_AT);
+    let his = before.chain([wait]).chain(after).filter(is_his);
+    his.take(WORDS_MIN.count()).count() == WORDS_MIN.count()
+}
+
+/// Whether a wait for events is for the answer of the waiter's process.
+fn asks_here(at: &Waiter<'_>, asks: &WaitSpan) -> bool {
+    let Some(ObjectRef::Inet(socket)) = &asks.place.object else { return false };
+    let far = at.index.connections.far_processes(socket);
+    !is_for_a_question(at.index, asks) && far.iter().any(|it| it.pid == at.wait.thread.pid)
+}
+
+/// From when to when the question stood that is waited for: the asker's, or where nobody asks here the oldest of another client's.
+fn question(at: &Waiter<'_>) -> Option<(Ns, Ns)> {
+    let reads = |class| matches!(class, WaitClass::SocketRead | WaitClass::UnixRead);
+    match at.asker.map(|asker| asker.until) {
+        Some(Until::Wait(asks)) if reads(asks.class) || asks_here(at, asks) => {
+            Some((asked_ns(at.index, asks), asks.end_ns))
+        }
+        Some(_) => None,
+        None => {
+            let own = match &at.wait.place.object {
+                Some(ObjectRef::Inet(socket)) => socket.ino,
+                _ => 0,
+            };
+            let owed = at.index.debts.owes.get(&at.wait.thread.pid)?.iter();
+            let others = owed.filter(|debt| debt.ino != own);
+            others.map(|debt| (debt.asked_ns(), Ns::MAX)).min()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
+    use crate::graph::index::Index;
+    use crate::graph::next::{Asker, Next, Until};
+    use crate::graph::ways::responsible;
     use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
-    use crate::rules::scenes::endpoint;
+    use crate::graph::ways::way::Waiter;
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{LOOK_NS, descriptor, endpoint, host, thread};
+    use crate::waits::timeline::Observed;
+
+    /// Process 20 waits all the look for an answer of the loop of process 10, which client 30 asks so often meanwhile, and 40 once. Whether 30 is who is
+    /// waited for in the loop's waits that it ended; by 20, or by another thread of the server.
+    fn other_client(times: u64, is_own: bool) -> Vec<bool> {
+        let of = |local: &str, remote: &str, ino| inet("tcp", ino, local, remote, 1);
+        let server = "127.0.0.1:80";
+        let ends = |port: u16, ino| {
+            let at = format!("127.0.0.1:{port}");
+            (of(&at, server, ino), of(server, &at, ino + 1))
+        };
+        let (asks, talks) = (ends(5000, 500), ends(6000, 600));
+        let mut facts = vec![
+            descriptor(10, 3, "app", inet("tcp", 9, server, "0.0.0.0:0", 10)),
+            descriptor(10, 4, "app", asks.1.clone()),
+            descriptor(10, 5, "app", talks.1.clone()),
+            endpoint(20, "client", asks.0.clone()),
+            endpoint(30, "monitor", talks.0.clone()),
+            stands(thread(20, "client"), place("recvfrom", NO_ARGS, Some(asks.0.clone()))),
+            stands(of_ten(12), place("futex", NO_ARGS, None)),
+        ];
+        let each = LOOK_NS / (times + 1);
+        for at in 0..times {
+            let (begin_ns, end_ns) = (at * each + 1, (at + 1) * each);
+            let by = thread(30, "monitor");
+            let context = WakeContext::SoftInterrupt;
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let place = place("epoll_wait", NO_ARGS, Some(talks.1.clone()));
+            let thread = of_ten(10);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        }
+        let Observed { model, timelines } = Observed::new([host(), facts].concat());
+        let index = Index::new(&model, &timelines);
+        let asks = if is_own { 12 } else { 20 };
+        let asking = timelines.waits().find(|it| it.thread.tid == asks).expect("it asks");
+        let asker = Some(Asker { who: &asking.thread, until: Until::Wait(asking) });
+        let of_loop = timelines.waits().filter(|it| it.thread.tid == 10);
+        let leads = of_loop.map(|it| {
+            let next = responsible(&Waiter { asker, ..Waiter::of(&index, it) }, true).0;
+            matches!(next, Next::Thread(by) | Next::Later(by, _) | Next::Brought(by, _) if by.pid == 30)
+        });
+        leads.collect()
+    }
+
+    #[test]
+    fn who_asks_a_server_again_and_again_meanwhile_is_not_who_another_client_waits_for() {
+        assert_eq!(other_client(5, false), [false; 5]);
+        assert_eq!(other_client(2, false), [true; 2], "that may bring the answer");
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_one_at_the_loop_waits_for_none_of_its_clients() {
+        assert_eq!(other_client(5, true), [false; 5]);
+    }
 
     #[test]
     fn who_is_at_the_other_end_of_what_is_waited_for_is_next() {

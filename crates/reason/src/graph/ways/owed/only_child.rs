@@ -10,17 +10,24 @@ use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
+/// Why it is whoever is found.
+pub(in crate::graph) const BECAUSE: &str = "it is the only child that there was meanwhile";
+
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "only child",
-    because: "it is the only child that there was meanwhile",
-    of: &[WaitClass::Idle],
+    because: BECAUSE,
+    of: &[WaitClass::Idle, WaitClass::PipeRead],
     thresholds: &[],
     follow,
 };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
     let (from, to) = at.within;
+    // A loop that polls a pipe of which nobody else is known: its own, by which it hears of signals. Whoever reads one reads what another writes.
+    if at.wait.class == WaitClass::PipeRead && !at.wait.place.is_for_several() {
+        return None;
+    }
     at.index.families.only_child(at.wait.thread.pid, from, to).map(Next::Thread)
 }
 
@@ -109,6 +116,19 @@ mod tests {
             };
         assert_eq!(with(3 * tenth), ("only child", Some(20)));
         assert_ne!(with(7 * tenth), ("only child", Some(20)), "which of them?");
+    }
+
+    #[test]
+    fn a_loop_that_polls_its_own_pipe_waits_for_its_child_and_who_reads_one_for_its_writer() {
+        let pipe = || ObjectRef::Pipe { ino: 7 };
+        let waits = |call: &str, more: Vec<Fact>| {
+            let waits = stands(of_ten(10), place(call, NO_ARGS, Some(pipe())));
+            led([vec![waits, child(20, 10)], more].concat())
+        };
+        assert_eq!(waits("poll", vec![]), ("only child", Some(20)), "sudo");
+        assert_eq!(waits("read", vec![]), ("", None));
+        let writer = vec![endpoint(30, "tar", pipe())];
+        assert_eq!(waits("poll", writer), ("end of a pipe", Some(30)));
     }
 
     #[test]
