@@ -148,11 +148,15 @@ pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -
         .sum()
 }
 
-/// How long of that it only had no CPU, as whoever looks at the time beside others has none now and then.
+/// How long of that it only had no CPU, as whoever looks at the time beside others has none now and then. Not of who sleeps: that may be between the parts
+/// of what is waited for.
 fn without_cpu(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
-    let waits = index.waits.within(thread, from, to).iter();
-    let ready = waits.filter(|w| matches!(w.class, WaitClass::RunQueue | WaitClass::CpuQuota));
-    ready.map(|w| w.within_ns(from, to)).sum()
+    let waits = index.waits.within(thread, from, to);
+    if waits.iter().any(|wait| wait.class == WaitClass::Timer) {
+        return 0;
+    }
+    let is_ready = |class| matches!(class, WaitClass::RunQueue | WaitClass::CpuQuota);
+    waits.iter().filter(|wait| is_ready(wait.class)).map(|wait| wait.within_ns(from, to)).sum()
 }
 
 /// The thread of a process that waits on a socket, or is stopped, for most of a time: whatever else the process waits for, any of its
