@@ -156,8 +156,9 @@ pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact
             }
             Answer::Descriptors(all, timer_ns) => {
                 let waited_ns = at_ns.saturating_sub(blocked.since_ns);
-                blocked.place.timeout_ns =
-                    timer_ns.map(|left_ns| waited_ns.saturating_add(left_ns));
+                let timer_ns = timer_ns.map(|left_ns| waited_ns.saturating_add(left_ns));
+                let known_ns = blocked.place.timeout_ns;
+                blocked.place.timeout_ns = timer_ns.into_iter().chain(known_ns).min();
                 let only = polled::only(question, &all);
                 if is_recent(blocked) {
                     blocked.place.polled = polled::reported(question, all, blocked);

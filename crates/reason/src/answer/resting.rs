@@ -154,6 +154,7 @@ mod tests {
         let stuck = said((20, "queue"), "futex");
         assert!(!stuck.contains("due later") && !stuck.contains("next event"), "{stuck}");
     }
+
     #[test]
     fn who_rests_at_the_end_of_a_commands_chain_is_said_whatever_the_connection() {
         let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
@@ -179,6 +180,7 @@ mod tests {
         let stopped = said("clock_nanosleep");
         assert!(!stopped.contains("next event"), "{stopped}");
     }
+
     #[test]
     fn a_relay_that_waits_on_the_connection_of_its_client_is_owed_no_answer_by_him() {
         let (kind, name) = (TargetKind::Command, "curl".to_string());

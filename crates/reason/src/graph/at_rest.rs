@@ -2,7 +2,8 @@
 //! socket has none) it has answered.
 //!
 //! It stands in a wait for events since before a time, or without a limit of time, and nobody is there for whom it may wait itself: it has made no
-//! connection, has no child, and gets nothing from another process but the orders of its parent. Must not: take who is stopped, sleeps
+//! connection, has no child, and gets nothing from another process but the orders of its parent; the pipe by which children see that their parent lives
+//! brings nobody anything. Who has not even taken what was sent to it is known here as well. Must not: take who is stopped, sleeps
 //! or waits for a word for one that rests, or believe a timer that may be what a question waits for.
 
 use super::index::Index;

@@ -26,6 +26,7 @@ use crate::model::Model;
 use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use crate::waits::{WaitClass, session_wait, user_stack};
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 
 /// All ends of a look, and what the victims spent altogether.
@@ -65,12 +66,12 @@ impl<'a> Graph<'a> {
             // Who takes connections may be asked.
             let takes = |pid| chains.index.connections.listening(pid).next().is_some();
             let wraps = target.filter(|it| !takes(it.pid));
-            let owed = target.map_or_else(HashSet::new, |_| owed_threads(&chains));
+            let owed = LazyCell::new(|| owed_threads(&chains));
             for wait in timelines.waits() {
                 let child = wraps.and_then(|it| awaited_child(&chains, it.pid, wait));
                 let is_held = target.is_some()
-                    && !owed.contains(&wait.thread.tid)
-                    && is_for_a_lock_of_its_server(model, wait);
+                    && is_for_a_lock_of_its_server(model, wait)
+                    && !owed.contains(&wait.thread.tid);
                 let asked = (is_held || target.is_some_and(|it| is_asked_of(model, it, wait)))
                     && !is_for_next_question(&chains.index, wait)
                     && !is_for_an_order(&chains.index, wait)

@@ -542,57 +542,5 @@ fn is_terminal(object: &Object) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::facts::*;
-    use crate::graph::end::EndKind;
-    use crate::measure::Measures;
-    use crate::model::object::Object;
-    use crate::rules::scenes::*;
-    use crate::waits::timeline::Observed;
-
-    /// The ends behind sh 10, which waits all the time for its child 20; that began in the look and works, or sleeps.
-    fn ends(kind: TargetKind, sleeps: bool) -> Vec<(EndKind, Object)> {
-        let child = || ThreadRef { start_ns: 2, ..thread(20, "job") };
-        let mut waits =
-            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
-        waits.args[0] = 20;
-        let name = "sh".to_string();
-        let target = Target { kind, name, pid: 10, cgroups: Vec::new(), words: Vec::new() };
-        let fork = Fork { parent: thread(10, "sh"), child: child(), flags: 0 };
-        let time = ThreadTime {
-            thread: child(),
-            run_ns: LOOK_NS - 2,
-            until_ns: LOOK_NS,
-            ..ThreadTime::default()
-        };
-        let does = match sleeps {
-            true => blocked(20, "job", WaitState::Sleep, "clock_nanosleep"),
-            false => Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) },
-        };
-        let mut facts = host();
-        facts.extend([
-            fact(Body::Target(target)),
-            identity(Thread { thread: thread(10, "sh"), ..Thread::default() }),
-            identity(Thread { thread: child(), parent_pid: 10, ..Thread::default() }),
-            Fact { at_ns: 2, body: Body::Fork(fork) },
-            at_place(10, "sh", waits),
-            does,
-        ]);
-        let observed = Observed::new(facts);
-        let ends = &Measures::of_observed(&observed).graph.ends;
-        let acts = ends.iter().filter(|end| matches!(end.kind, EndKind::Works | EndKind::Sleep));
-        acts.map(|end| (end.kind, end.object.clone())).collect()
-    }
-
-    #[test]
-    fn the_work_of_children_is_their_programs_and_one_end() {
-        let of_all = [(EndKind::Works, Object::Processes("job".into()))];
-        assert_eq!(ends(TargetKind::Process, false), of_all);
-    }
-
-    #[test]
-    fn sleeps_of_children_are_their_programs() {
-        let of_all = [(EndKind::Sleep, Object::Processes("job".into()))];
-        assert_eq!(ends(TargetKind::Process, true), of_all);
-    }
-}
+#[path = "ends_tests.rs"]
+mod tests;

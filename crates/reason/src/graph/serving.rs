@@ -373,6 +373,7 @@ fn serving(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::{LOOK_NS, host};
     use crate::waits::timeline::Observed;
 
@@ -408,14 +409,7 @@ mod tests {
 
     #[test]
     fn who_had_no_cpu_for_a_moment_is_no_more_in_charge_than_the_others() {
-        let near = InetRef {
-            ino: 5,
-            netns: 1,
-            protocol: "tcp".into(),
-            local: "127.0.0.1:5000".parse().expect("address"),
-            remote: "127.0.0.1:80".parse().expect("address"),
-            state: 1,
-        };
+        let near = inet("tcp", 5, "127.0.0.1:5000", "127.0.0.1:80", 1);
         let place = |state, syscall: &str, object| {
             let syscall = syscall.into();
             Place { state, syscall, object, ..Place::default() }
@@ -431,7 +425,7 @@ mod tests {
             let (thread, begin_ns) = (of_java(22, "looks at the time"), 2 * SECOND - 5_000_000);
             let end_ns = 2 * SECOND;
             let moment = Wait { thread, begin_ns, end_ns, place: moment, wake, ..Wait::default() };
-            let on = Some(ObjectRef::Inet(near.clone()));
+            let on = Some(near.clone());
             let mut facts = host();
             facts.extend([
                 stands(of_java(20, "server"), place(WaitState::Sleep, "epoll_wait", None)),

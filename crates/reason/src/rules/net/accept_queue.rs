@@ -296,10 +296,13 @@ fn instead(measures: &Measures<'_>, listener: Listener<'_>) -> String {
     format!("{serves}{}", takes_no_more(measures, listener))
 }
 
-/// The client of whom alone a server's first thread waits to hear: a loop would poll its listener too. Of several that have the other end
-/// nobody knows who is to speak.
+/// The client of whom alone the only thread of a server waits to hear: a loop would poll its listener too, and other threads serve others. Of
+/// several that have the other end nobody knows who is to speak.
 fn served(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
     let main = wait_words::main_thread(measures, process.pid);
+    if measures.graph.threads_of(&[process.pid]).iter().any(|it| it.tid != process.pid) {
+        return None;
+    }
     let last = measures.graph.waits_of(&main).last().filter(|wait| wait.standing)?;
     let Some(ObjectRef::Inet(socket)) = &last.place.object else { return None };
     let is_for_one = last.place.polled.len() <= 1 && !last.place.syscall.starts_with("epoll_");

@@ -82,7 +82,7 @@ fn a_server_with_a_backlog_of_0_may_have_all_the_connections_that_it_may_have() 
 
 #[test]
 fn whom_a_server_of_one_client_at_a_time_serves_is_said() {
-    let text = |syscall: &str, clients: &[u32]| {
+    let text_of = |syscall: &str, clients: &[u32], helper: Option<u32>| {
         let near = || inet("tcp", 401, "10.0.0.2:80", "10.0.0.2:50000", 1);
         let far = inet("tcp", 400, "10.0.0.2:50000", "10.0.0.2:80", 1);
         let (state, object) = (WaitState::Sleep, Some(near()));
@@ -95,12 +95,21 @@ fn whom_a_server_of_one_client_at_a_time_serves_is_said() {
         ]);
         let end = |pid: &u32| with_state(*pid, "telnet", far.clone(), SocketState::default());
         facts.extend(clients.iter().map(end));
+        facts.extend(helper.map(|tid| {
+            let thread = ThreadRef { pid: 20, ..thread(tid, "server") };
+            let (state, syscall) = (WaitState::Sleep, "futex".into());
+            let place = Place { state, syscall, ..Place::default() };
+            let blocked = Blocked { thread, place, ..Blocked::default() };
+            Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+        }));
         findings(facts)[0].text.clone()
     };
+    let text = |syscall: &str, clients: &[u32]| text_of(syscall, clients, None);
     let one = text("recvfrom", &[30]);
     assert!(one.contains("waits for the next word of telnet 30."), "{one}");
     assert!(!text("epoll_wait", &[30]).contains("next word"), "a loop may do anything else");
     assert!(!text("recvfrom", &[30, 31]).contains("next word"), "one has inherited it");
+    assert!(!text_of("recvfrom", &[30], Some(21)).contains("one client"), "that may serve another");
 }
 
 #[test]

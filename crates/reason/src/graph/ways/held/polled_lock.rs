@@ -1,7 +1,8 @@
 //! A file lock that is tried again and again: who held one on that file at the nearest reading of the lock table.
 //!
 //! One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several holders one
-//! that keeps all others out, and none of a lock that the waiter has too, unless there is no other. Must not: take a reading that knows nobody for one that says that nobody has it.
+//! that keeps all others out, and none of a lock that the waiter has too, unless there is no other. Must not: take a reading that knows nobody for
+//! one that says that nobody has it.
 
 use super::lock_table::{acting, others_with};
 use crate::facts::{Ns, ThreadRef};

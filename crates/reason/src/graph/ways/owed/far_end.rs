@@ -104,7 +104,7 @@ mod tests {
     use crate::rules::scenes::{LOOK_NS, descriptor, endpoint, host, thread};
     use crate::waits::timeline::Observed;
 
-    /// Process 20 waits all the look for an answer of the loop of process 10, which client 30 asks so often meanwhile, and 40 once. Whether 30 is who is
+    /// Process 20 waits all the look for an answer of the loop of process 10, which client 30 asks so often meanwhile. Whether 30 is who is
     /// waited for in the loop's waits that it ended; by 20, or by another thread of the server.
     fn other_client(times: u64, is_own: bool) -> Vec<bool> {
         let of = |local: &str, remote: &str, ino| inet("tcp", ino, local, remote, 1);

@@ -96,7 +96,7 @@ mod tests {
     use crate::graph::next::{Asker, Until};
     use crate::graph::ways::scenes::{NO_ARGS, ended, of_ten, place, stands};
     use crate::rules::net::scenes::inet;
-    use crate::rules::scenes::{endpoint, host, thread};
+    use crate::rules::scenes::{descriptor, endpoint, host, thread};
     use crate::waits::timeline::Observed;
 
     /// Client 30 waits for loop 10 all the time; 20 ended a wait of that, and has connected to this port.
@@ -107,7 +107,7 @@ mod tests {
         let by = thread(20, "wrk");
         let facts = vec![
             endpoint(10, "proxy", inet("tcp", 1, "0.0.0.0:80", "0.0.0.0:0", 10)),
-            crate::rules::scenes::descriptor(10, 4, "proxy", far),
+            descriptor(10, 4, "proxy", far),
             endpoint(20, "wrk", own),
             endpoint(30, "curl", near.clone()),
             stands(thread(30, "curl"), place("recvfrom", NO_ARGS, Some(near))),
