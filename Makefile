@@ -53,9 +53,11 @@ SMALL_LINK := -C link-arg=-Wl,-z,pack-relative-relocs
 # Functions that come to the same code are one: a quarter of a megabyte. Nothing here compares functions by address. The linker that rustc
 # brings for this platform can; others would refuse the option.
 comma := ,
-SMALL_LINK += $(if $(filter x86_64-unknown-linux-gnu,$(shell rustc -vV | sed -n 's/^host: //p')),-C link-arg=-Wl$(comma)--icf=all)
-# A panic is a fault of holdup's own, and ends it either way; what it would unwind through is a megabyte and a half. What lies in the state
-# folder bears an end at any moment (docs/watch.md), and a terminal is put back by the hook (top/terminal.rs).
+# A panic is a fault of holdup's own, and ends it either way; what it would unwind through is a megabyte and a half, and the tables by which
+# it would are another one. What lies in the state folder bears an end at any moment (docs/watch.md), and a terminal is put back by the hook
+# (top/terminal.rs).
+NO_TABLES := -C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)packaging/no_unwind_tables.ld
+SMALL_LINK += $(if $(filter x86_64-unknown-linux-gnu,$(shell rustc -vV | sed -n 's/^host: //p')),-C link-arg=-Wl$(comma)--icf=all $(NO_TABLES))
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build

@@ -7,8 +7,8 @@
 use crate::system::clock::scheduler_hz;
 use crate::system::own::capabilities;
 use crate::system::view;
-use libbpf_rs::btf::{Btf, ReferencesType, types};
-use std::collections::{BTreeMap, BTreeSet};
+use libbpf_rs::btf::{Btf, ReferencesType, TypeId, types};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// What the host offers to kernel programs.
@@ -74,6 +74,8 @@ impl NoBpf {
     }
 }
 
+/// The types of the running kernel.
+const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
 const CAP_PERFMON: u64 = 1 << 38;
@@ -97,8 +99,8 @@ pub fn look(tracepoints: &[&str]) -> Offer {
         offer.no_bpf = Some(NoBpf::refused("it needs root, or CAP_BPF and CAP_PERFMON"));
         return offer;
     }
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        let why = "the kernel has no BTF (/sys/kernel/btf/vmlinux; CONFIG_DEBUG_INFO_BTF)";
+    if !Path::new(KERNEL_BTF).exists() {
+        let why = format!("the kernel has no BTF ({KERNEL_BTF}; CONFIG_DEBUG_INFO_BTF)");
         offer.no_bpf = Some(NoBpf::refused(why));
         return offer;
     }
@@ -108,37 +110,41 @@ pub fn look(tracepoints: &[&str]) -> Offer {
                 Some(NoBpf::refused(format!("the kernel's BTF cannot be read: {error}")));
         }
         Ok(btf) => {
-            for name in tracepoints {
-                if arguments_of(&btf, name).is_some() {
-                    offer.tracepoints.insert((*name).to_string());
-                }
-            }
-            offer.switch_has_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
-            offer.request_after_queue =
-                arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
-            offer.bio_after_queue = arguments_of(&btf, "block_bio_queue").is_some_and(|n| n >= 2);
+            let arguments = arguments_by_tracepoint(&btf);
+            let at_least =
+                |name: &str, count: u32| arguments.get(name).is_some_and(|has| *has >= count);
+            let offered = tracepoints.iter().filter(|name| arguments.contains_key(**name));
+            offer.tracepoints = offered.map(|name| (*name).to_string()).collect();
+            offer.switch_has_state = at_least("sched_switch", 4);
+            offer.request_after_queue = at_least("block_rq_issue", 2);
+            offer.bio_after_queue = at_least("block_bio_queue", 2);
             offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf)
                 .or_else(|| preempt_count_by_symbols(Path::new("/proc/kallsyms")))
                 .unwrap_or(0);
             offer.cpustat_from_runqueue = cpustat_from_runqueue(&btf).unwrap_or(0);
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
-            offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
+            offer.victim_is_task = at_least("mark_victim", 2);
             offer.thread_states_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
-            offer.drop_reasons = drop_reasons(&btf);
-            offer.drop_has_receiver = arguments_of(&btf, "kfree_skb").is_some_and(|n| n >= 4);
-            offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
+            if at_least("kfree_skb", 3) {
+                offer.drop_reasons = drop_reasons(&btf);
+            }
+            offer.drop_has_receiver = at_least("kfree_skb", 4);
+            offer.dirty_arguments = arguments.get("balance_dirty_pages").copied().unwrap_or(0);
         }
     }
     offer
 }
 
-/// Number of arguments of a tracepoint, without the context; none if the kernel has no such one.
-fn arguments_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
-    let name = format!("btf_trace_{tracepoint}");
-    let alias: types::Typedef<'_> = btf.type_by_name(&name)?;
-    let pointer: types::Ptr<'_> = alias.referenced_type().try_into().ok()?;
-    let function: types::FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
-    Some((function.iter().count() as u32).saturating_sub(1))
+/// Number of arguments of each tracepoint, without the context. In one pass: a look for one name goes through all types.
+fn arguments_by_tracepoint<'a>(btf: &'a Btf<'_>) -> HashMap<&'a str, u32> {
+    let of = |id: u32| {
+        let alias = btf.type_by_id::<types::Typedef<'_>>(TypeId::from(id))?;
+        let name = alias.name()?.to_str()?.strip_prefix("btf_trace_")?;
+        let pointer: types::Ptr<'_> = alias.referenced_type().try_into().ok()?;
+        let function: types::FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
+        Some((name, (function.iter().count() as u32).saturating_sub(1)))
+    };
+    (1..btf.len() as u32).filter_map(of).collect()
 }
 
 /// Whether BPF programs may call a helper.
@@ -149,9 +155,6 @@ fn has_helper(btf: &Btf<'_>, name: &str) -> bool {
 
 /// Why packets are dropped, where kfree_skb says so.
 fn drop_reasons(btf: &Btf<'_>) -> BTreeMap<u32, String> {
-    if arguments_of(btf, "kfree_skb").is_none_or(|count| count < 3) {
-        return BTreeMap::new();
-    }
     let reasons: Option<types::Enum<'_>> = btf.type_by_name("skb_drop_reason");
     let members = reasons.iter().flat_map(|all| all.iter());
     let named = members.filter_map(|member| {

@@ -41,8 +41,30 @@ pub enum Plan {
 
 /// Tools that only look.
 const LOOKERS: &[&str] = &[
-    "cat", "dig", "dmesg", "findmnt", "fuser", "grep", "head", "holdup", "ip", "ls", "lsblk",
-    "lsof", "mtr", "perf", "ps", "smartctl", "ss", "strace", "tail", "tcpdump", "top", "tr",
+    "cat",
+    "dig",
+    "dmesg",
+    "findmnt",
+    "fuser",
+    "grep",
+    "head",
+    "holdup",
+    "ip",
+    "ls",
+    "lsblk",
+    "lsof",
+    "mtr",
+    "perf",
+    "ping",
+    "ps",
+    "smartctl",
+    "ss",
+    "strace",
+    "tail",
+    "tcpdump",
+    "top",
+    "tr",
+    "tracepath",
 ];
 
 /// Reads a command.
@@ -123,15 +145,28 @@ fn is_placeholder(word: &str) -> bool {
         || matches!(word, "PID" | "NAME" | "DEV" | "DEVICE" | "N" | "X" | "FILE")
 }
 
+/// Where one command runs another, the other decides.
 fn looks_only(part: &[String]) -> bool {
     let Some((tool, rest)) = part.split_first() else { return false };
+    match (tool.as_str(), rest) {
+        ("ip", [netns, exec, _, other @ ..]) if netns == "netns" && exec == "exec" => {
+            return looks_only(other);
+        }
+        ("nsenter", [option, _, others @ ..]) if option == "-t" => {
+            let options = others.iter().take_while(|word| word.starts_with('-')).count();
+            return looks_only(&others[options..]);
+        }
+        ("timeout", [_, other @ ..]) => return looks_only(other),
+        ("sh", [option, text]) if option == "-c" => return plan(text) == Plan::LooksOnly,
+        _ => {}
+    }
     let writes = rest.iter().any(|word| word.starts_with('>'));
     let kills = tool == "fuser" && rest.iter().any(|word| word.starts_with("-k"));
-    // `ip netns exec` runs something else; `ip -n NS ... show` looks, and so does `ip route get`.
-    let runs =
+    // `ip -n NS ... show` looks, and so does `ip route get`.
+    let changes =
         tool == "ip" && !rest.iter().any(|word| matches!(word.as_str(), "show" | "list" | "get"));
     let measures = tool == "openssl" && rest.first().is_some_and(|word| word == "speed");
-    (LOOKERS.contains(&tool.as_str()) || measures) && !writes && !kills && !runs
+    (LOOKERS.contains(&tool.as_str()) || measures) && !writes && !kills && !changes
 }
 
 fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
@@ -336,6 +371,8 @@ mod tests {
             Plan::StartsAnew(vec![("TZ".into(), ":/etc/localtime".into())])
         );
         assert_eq!(acts("nsenter -t 77 -n tc qdisc show"), vec![Touch::NetnsOf(77)]);
+        let accept = "ip netns exec near iptables -I OUTPUT -p icmp -j ACCEPT";
+        assert_eq!(acts(accept), vec![Touch::Netns("near".into())]);
         assert_eq!(acts("fsfreeze -u /mnt/x"), vec![Touch::Mount("/mnt/x".into())]);
     }
 
@@ -349,6 +386,10 @@ mod tests {
             "grep -A 3 -F ':9' /proc/7/smaps | head",
             "openssl speed -evp aes-128-gcm; openssl speed -evp chacha20-poly1305",
             "tr '\\0' '\\n' < /proc/7/environ | grep -i cap",
+            "ip netns exec near dig @127.1.2.3 -q far.internal +time=1 +tries=1",
+            "ip netns exec near timeout 10 tcpdump -i tun81 -nvv src host 172.17.35.1",
+            "ip netns exec near sh -c 'grep . /sys/class/net/ens1/queues/rx-*/rps_cpus'",
+            "nsenter -t 77 -n ss -tnoi dst 10.18.190.2:18293",
         ] {
             let looked = plan(command);
             assert!(looked == Plan::LooksOnly, "{command}: {looked:?}");
