@@ -186,7 +186,8 @@ pub(crate) fn look_again(file: &Path) -> Result<compare::Look, Failure> {
 /// has answered, and the kernel takes all at once.
 fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
     let mut model = ManuallyDrop::new(model);
-    let Explained { report, picture, export } = holdup_reason::explain_beside(&mut model, wanted);
+    let Explained { report, picture, export, .. } =
+        holdup_reason::explain_beside(&mut model, wanted);
     Answered { report, picture, export }
 }
 

@@ -45,7 +45,8 @@ impl Beside {
 
     /// What they take.
     pub(crate) fn wanted(&self) -> holdup_reason::Beside {
-        holdup_reason::Beside { picture: self.page.is_some(), export: self.export.is_some() }
+        let (picture, export) = (self.page.is_some(), self.export.is_some());
+        holdup_reason::Beside { picture, export, look: false }
     }
 }
 

@@ -17,8 +17,10 @@ use holdup_reason::answer::compare::Named;
 use holdup_reason::facts::Fact;
 use holdup_reason::model::Model;
 use holdup_reason::{Beside, Explained};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use ways_out_tests::AtEnd;
 
@@ -35,10 +37,9 @@ impl Recorded {
     fn of(path: &Path) -> Self {
         let facts = facts(path);
         let at_end = AtEnd::of(&facts);
-        // What explains a model changes it.
-        let look = holdup_reason::look_at_model(&mut Model::new(facts.clone()));
-        let beside = Beside { picture: true, export: true };
-        let explained = holdup_reason::explain_beside(&mut Model::new(facts), beside);
+        let beside = Beside { picture: true, export: true, look: true };
+        let mut explained = holdup_reason::explain_beside(&mut Model::new(facts), beside);
+        let look = explained.look.take().expect("what comparing it takes");
         let look = Named { recording: path.display().to_string(), look };
         Self { path: path.into(), explained, look, at_end }
     }
@@ -54,14 +55,18 @@ pub(crate) fn all() -> &'static [Recorded] {
 fn replay_all() -> Vec<Recorded> {
     let paths = paths();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let part = paths.len().div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let parts: Vec<_> = paths
-            .chunks(part)
-            .map(|part| scope.spawn(|| part.iter().map(|path| Recorded::of(path)).collect()))
-            .collect();
-        parts.into_iter().flat_map(|part| -> Vec<_> { part.join().expect("replayed") }).collect()
-    })
+    // Some take a hundred times as long as others: each thread takes the next.
+    let next = AtomicUsize::new(0);
+    let some = || -> Vec<Recorded> {
+        let taken = iter::from_fn(|| paths.get(next.fetch_add(1, Ordering::Relaxed)));
+        taken.map(|path| Recorded::of(path)).collect()
+    };
+    let mut all: Vec<Recorded> = thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("replayed")).collect()
+    });
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    all
 }
 
 /// Where a recording lies.

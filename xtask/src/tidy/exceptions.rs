@@ -71,6 +71,10 @@ pub(super) const NAMED_BY_MANY: &[(&str, &str)] = &[
         "crates/reason/src/graph/next.rs",
         "what each way from a waiter to whom it waits for answers with: one way, one file",
     ),
+    (
+        "crates/reason/src/graph/ways/way.rs",
+        "what each way is asked with, and how it says where it leads: one way, one file",
+    ),
     ("crates/reason/src/graph/end.rs", "what every rule is asked about"),
     ("crates/reason/src/measure/mod.rs", "what every rule reads; its areas are types of their own"),
     ("crates/reason/src/threshold.rs", "a number with its unit, reason and source"),

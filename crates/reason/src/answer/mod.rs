@@ -20,6 +20,8 @@ mod masters;
 mod naming;
 pub mod network;
 mod one_by_one;
+mod open_transaction;
+mod owing;
 mod own;
 mod own_threads;
 mod paced;
@@ -76,10 +78,11 @@ pub struct Beside {
     pub picture: bool,
     /// What other tools can show of it.
     pub export: bool,
+    /// What comparing it with another look takes.
+    pub look: bool,
 }
 
 /// A report, and what was wanted beside it.
-#[derive(Debug, Clone, PartialEq)]
 pub struct Explained {
     /// The answer.
     pub report: Report,
@@ -87,12 +90,14 @@ pub struct Explained {
     pub picture: Option<Picture>,
     /// What other tools can show of it.
     pub export: Option<Export>,
+    /// What comparing it with another look takes.
+    pub look: Option<compare::Look>,
 }
 
 /// The same, with more beside it.
 pub fn explain_beside(model: &mut Model, beside: Beside) -> Explained {
     if beside == Beside::default() {
-        return Explained { report: explain_model(model), picture: None, export: None };
+        return Explained { report: explain_model(model), picture: None, export: None, look: None };
     }
     model.finish();
     let timelines = Timelines::take(model);
@@ -101,13 +106,16 @@ pub fn explain_beside(model: &mut Model, beside: Beside) -> Explained {
         gathered.add(lost);
         path.add(lost);
     });
-    let Judged { report, origins, .. } = judge(&measures, named(&measures));
+    let named = named(&measures);
+    let objects = objects(&named);
+    let Judged { report, claims, origins } = judge(&measures, named);
+    let look = beside.look.then(|| compare::Look::of(&measures, report.clone(), &claims, &objects));
     let (stacks, folded) = export::stacks::stacks(&measures, &path);
     let picture = beside
         .picture
         .then(|| Picture::of(&measures, gathered, (&report, origins.as_slice()), &stacks));
     let export = beside.export.then(|| Export::of(&measures, stacks, folded));
-    Explained { report: bounded(report), picture, export }
+    Explained { report: bounded(report), picture, export, look }
 }
 
 /// The same, ready to be compared with another look.
@@ -116,7 +124,7 @@ pub fn look_at_model(model: &mut Model) -> compare::Look {
     let timelines = Timelines::take(model);
     let measures = Measures::of(model, &timelines);
     let named = named(&measures);
-    let objects: Vec<Object> = named.iter().map(|(_, _, object)| object.clone()).collect();
+    let objects = objects(&named);
     let Judged { report, claims, .. } = judge(&measures, named);
     compare::Look::of(&measures, report, &claims, &objects)
 }
@@ -145,6 +153,11 @@ struct Judged {
     claims: Vec<Vec<Claim>>,
     /// Of each end of the answer, which ends of the graph it is made of.
     origins: Vec<Vec<Origin>>,
+}
+
+/// What each finding is about.
+fn objects(named: &[NamedEnd]) -> Vec<Object> {
+    named.iter().map(|(_, _, object)| object.clone()).collect()
 }
 
 /// The findings, worst first.

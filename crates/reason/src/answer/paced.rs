@@ -2,15 +2,14 @@
 //!
 //! A limit on a rate (a server's setting, a shaper in a program) looks to its client like a stream of news: nobody asked for the parts one by one, so none
 //! of them is late. Whoever asks about the client gets the pace, and whose it is. Two facts make it one: the thread that brought the parts slept
-//! between them for most of the look, and the connection counted bytes meanwhile. Must not: call it a fault, or take a
-//! sleep of another thread for the sender's.
+//! between them for most of the look, or its own timer ended the wait after which it brought each; and the connection counted bytes meanwhile.
+//! Must not: call it a fault, or take a sleep of another thread for the sender's.
 
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, TargetKind, ThreadRef};
-use crate::graph::wakers::carrier;
+use crate::graph::wakers::{carrier, is_by_clock, timeout_ns};
 use crate::measure::Measures;
 use crate::measure::tcp_stream::{SocketChanges, other_end};
 use crate::model::figures;
-use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -31,6 +30,23 @@ static MOST: Threshold = Threshold::new(
     "chosen: the greater part",
 );
 
+/// From the end of a wait by the clock to the part that it was for.
+static AT_ONCE_MAX: Threshold = Threshold::new(
+    25.0,
+    "ms",
+    "from the end of a sender's own timeout to the part that it sends then: a later one may be for another event",
+    "chosen: a turn on a crowded CPU, and what is written",
+);
+
+/// What a sender does between the parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Between {
+    /// It sleeps.
+    Sleeps,
+    /// It waits for whatever comes, and its own timer ends that.
+    WaitsForTimer,
+}
+
 /// Title and paragraph of an answer about such a client.
 pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
@@ -44,14 +60,18 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     };
     let own = model.held.endpoints.iter().filter(|it| it.process.pid == asked.pid);
     let (bytes, socket) = own.filter_map(brought).max_by_key(|(bytes, _)| *bytes)?;
-    let sender = sender(measures, asked.pid, &socket).filter(|_| bytes > 0)?;
+    let (sender, between) = sender(measures, asked.pid, &socket).filter(|_| bytes > 0)?;
     let who = model.threads.who(&model.threads.thread_ref(sender.pid));
+    let does = match between {
+        Between::Sleeps => "sleeps",
+        Between::WaitsForTimer => "waits for a timer of its own",
+    };
     let title = format!(
-        "{} {} waits for what {who} sends, which sleeps between the parts.",
+        "{} {} waits for what {who} sends, which {does} between the parts.",
         asked.name, asked.pid
     );
     let text = format!(
-        "{who} sleeps between the parts that it sends: {} came from {} in the look, {} a second.",
+        "{who} {does} between the parts that it sends, as a limit on a rate has it: {} came from {} in the look, {} a second.",
         figures::bytes(bytes as f64),
         socket.remote,
         figures::bytes(bytes as f64 / model.look.seconds().max(1e-9)),
@@ -65,26 +85,44 @@ pub(super) fn beside(measures: &Measures<'_>, (title, text): (String, String)) -
     (title, format!("{text}{said}"))
 }
 
-/// The thread of this host that brought what came over a connection, if it slept for most of the look.
-fn sender(measures: &Measures<'_>, asked: u32, socket: &InetRef) -> Option<ThreadRef> {
+/// The thread of this host that brought what came over a connection, if it rested by the clock for most of the look.
+fn sender(measures: &Measures<'_>, asked: u32, socket: &InetRef) -> Option<(ThreadRef, Between)> {
     let far = other_end(measures.model, socket)?.process.pid;
     let (begin_ns, end_ns) = (measures.model.look.begin_ns, measures.model.look.end_ns);
     let reads = |wait: &&WaitSpan| {
-        wait.thread.pid == asked
-            && wait.class == WaitClass::SocketRead
-            && wait.object == Object::Inet(socket.ino)
+        let is_it =
+            |object: &ObjectRef| matches!(object, ObjectRef::Inet(it) if it.ino == socket.ino);
+        wait.thread.pid == asked && wait.place.object.as_ref().is_some_and(is_it)
     };
-    let mut by: BTreeMap<u32, (usize, &ThreadRef)> = BTreeMap::new();
-    for thread in measures.waits().filter(reads).filter_map(carrier).filter(|by| by.pid == far) {
-        by.entry(thread.tid).or_insert((0, thread)).0 += 1;
+    let mut by: BTreeMap<u32, (Vec<Ns>, &ThreadRef)> = BTreeMap::new();
+    for wait in measures.waits().filter(reads) {
+        if let Some(thread) = carrier(wait).filter(|by| by.pid == far) {
+            by.entry(thread.tid).or_insert_with(|| (Vec::new(), thread)).0.push(wait.end_ns);
+        }
     }
-    let (_, sender) = by.into_values().max_by_key(|(parts, _)| *parts)?;
-    let sleeps = measures.graph.waits_of(sender).iter().filter(|it| it.class == WaitClass::Timer);
-    let (count, ns) =
-        sleeps.fold((0, 0), |(count, ns), it| (count + 1, ns + it.within_ns(begin_ns, end_ns)));
-    let whole: Ns = end_ns.saturating_sub(begin_ns);
-    let keeps_pace = count >= PARTS_MIN.count() && ns as f64 > MOST.value * whole as f64;
-    keeps_pace.then(|| sender.clone())
+    let (parts, sender) = by.into_values().max_by_key(|(parts, _)| parts.len())?;
+    let waits = measures.graph.waits_of(sender);
+    let keeps_pace = |rests: &mut dyn Iterator<Item = &WaitSpan>| {
+        let (count, ns) =
+            rests.fold((0, 0), |(count, ns), it| (count + 1, ns + it.within_ns(begin_ns, end_ns)));
+        let whole: Ns = end_ns.saturating_sub(begin_ns);
+        count >= PARTS_MIN.count() && ns as f64 > MOST.value * whole as f64
+    };
+    if keeps_pace(&mut waits.iter().filter(|it| it.class == WaitClass::Timer)) {
+        return Some((sender.clone(), Between::Sleeps));
+    }
+    // The next part may stand out as the look ends.
+    let is_before_part = |it: &WaitSpan| {
+        let until_ns = it.end_ns.saturating_add(AT_ONCE_MAX.ns());
+        parts.iter().any(|at_ns| (it.end_ns..=until_ns).contains(at_ns))
+    };
+    let has_timeout = |it: &WaitSpan| timeout_ns(&it.place).is_some_and(|ns| ns > 0);
+    let is_timed =
+        |it: &&WaitSpan| has_timeout(it) && (it.standing || is_by_clock(it) && is_before_part(it));
+    let brings = waits.iter().filter(|it| !it.standing && is_timed(it)).count();
+    let is_paced = brings * 2 > parts.len()
+        && keeps_pace(&mut waits.iter().filter(|it| it.class == WaitClass::Idle).filter(is_timed));
+    is_paced.then(|| (sender.clone(), Between::WaitsForTimer))
 }
 
 #[cfg(test)]
@@ -97,6 +135,11 @@ mod tests {
     /// The title about client 10, to which server 20 sends a part every tenth of the look, and what that does in between; so many bytes
     /// came.
     fn title(syscall: &str, bytes: u64) -> String {
+        title_of(syscall, [0; 6], bytes)
+    }
+
+    /// The same, with the arguments of that call.
+    fn title_of(syscall: &str, args: [u64; 6], bytes: u64) -> String {
         let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
         let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
         let sight = |at_ns: Ns, received_bytes: u64| {
@@ -129,7 +172,7 @@ mod tests {
             }
             let mut rest = slept(20, "vsftpd", at * tenth, (at + 1) * tenth);
             if let Body::Wait(rest) = &mut rest.body {
-                rest.place.syscall = syscall.into();
+                (rest.place.syscall, rest.place.args) = (syscall.into(), args);
             }
             facts.extend([part, rest]);
         }
@@ -143,5 +186,16 @@ mod tests {
         let none = |title: String| !title.contains("between the parts");
         assert!(none(title("clock_nanosleep", 0)), "nothing came");
         assert!(none(title("epoll_wait", 1_000_000)), "it waits for what others bring");
+    }
+
+    #[test]
+    fn who_is_sent_parts_by_a_loop_whose_own_timer_runs_out_in_between_reads_whose_pace_it_is() {
+        let timed = [0, 0, 0, 500, 0, 0];
+        let paced = title_of("epoll_wait", timed, 1_000_000);
+        assert!(paced.contains("which waits for a timer of its own between the parts"), "{paced}");
+        assert!(!title_of("epoll_wait", timed, 0).contains("between the parts"), "nothing came");
+        let for_ever = [0, 0, 0, u64::from(u32::MAX), 0, 0];
+        let others = title_of("epoll_wait", for_ever, 1_000_000);
+        assert!(!others.contains("between the parts"), "it waits for what others bring");
     }
 }

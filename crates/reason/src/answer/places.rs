@@ -5,7 +5,8 @@
 
 use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
-use crate::facts::{Ns, TargetKind};
+use super::whole::Rest;
+use crate::facts::{Endpoint, Ns, ObjectRef, TargetKind};
 use crate::graph::debts::Debt;
 use crate::graph::end::EndKind;
 use crate::graph::wakers::timeout_ns;
@@ -68,10 +69,20 @@ pub(super) fn leave(end: &AnswerEnd, by: &str) -> Option<String> {
         .then(|| format!("waits for leave to use {name}, for which {by} is asked (fanotify)"))
 }
 
-/// Of a process that rests, as a sentence: the limit on its own pace that it was given.
-pub(super) fn pace(model: &Model, pid: u32) -> String {
+/// Of a process that rests, as a sentence: the limit on its own pace that it was given. It keeps to that if it sleeps, or leaves unread what has come.
+pub(super) fn pace(measures: &Measures<'_>, pid: u32) -> String {
+    let model = measures.model;
     let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)));
-    limit.map_or_else(String::new, |it| format!(" It keeps to a limit of its own, {it}."))
+    let has_unread = |end: &Endpoint| {
+        matches!(end.object, ObjectRef::Inet(_))
+            && end.process.pid == pid
+            && end.unread.is_some_and(|bytes| bytes > 0)
+    };
+    let keeps = || Rest::of(measures) == Rest::Sleep || model.held.endpoints.iter().any(has_unread);
+    limit.map_or_else(String::new, |it| match keeps() {
+        true => format!(" It keeps to a limit of its own, {it}."),
+        false => format!(" It was given a limit on its own pace, {it}."),
+    })
 }
 
 fn waits(end: &AnswerEnd) -> bool {

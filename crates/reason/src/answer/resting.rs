@@ -5,7 +5,7 @@
 
 use super::naming::by_name;
 use super::report::AnswerEnd;
-use super::standing;
+use super::{open_transaction, standing};
 use crate::facts::{ObjectRef, ThreadRef};
 use crate::graph::end::EndKind;
 use crate::measure::{Measures, pools};
@@ -54,6 +54,9 @@ fn upstream(measures: &Measures<'_>, pid: u32) -> String {
     // Of an end on another host nobody knows whose it is.
     let whose = whose.filter(|_| far.len() == connections);
     let to = whose.map_or_else(String::new, |first| format!(" to {}", first.comm));
+    if let Some(open) = open_transaction::of(measures, pid) {
+        return format!(", and {open}");
+    }
     // It may have more, on which nobody has spoken, or it did.
     match connections {
         0 => String::new(),
@@ -85,6 +88,11 @@ mod tests {
 
     /// Process 10 has asked 20 over TCP long ago; 20 waits in that call. Who is asked about hears this.
     fn said(asked: (u32, &str), syscall: &str) -> String {
+        said_beside(asked, syscall, Vec::new())
+    }
+
+    /// The same with what else is known.
+    fn said_beside(asked: (u32, &str), syscall: &str, others: Vec<Fact>) -> String {
         let near = || inet("tcp", 100, "127.0.0.1:4000", "127.0.0.1:80", 1);
         let turn = |sent_jiffies, received_jiffies| {
             let (jiffy_ns, write_seq) = (4_000_000, 100);
@@ -131,9 +139,43 @@ mod tests {
             endpoint(30, "base", inet("tcp", 103, "127.0.0.1:5432", "127.0.0.1:6000", 1)),
             endpoint(30, "base", inet("tcp", 98, "127.0.0.1:5432", "0.0.0.0:0", 10)),
         ];
-        let answer = explain([host(), facts].concat()).answer;
+        let answer = explain([host(), facts, others].concat()).answer;
         assert_eq!(answer.verdict, Verdict::Waits, "{} {}", answer.title, answer.text);
         format!("{} {}", answer.title, answer.text)
+    }
+
+    /// Beside those a client 40 of the pool 20 that was answered, and what the session of the database calls itself.
+    fn pooled(title: &str) -> String {
+        let server = || inet("tcp", 103, "127.0.0.1:5432", "127.0.0.1:6000", 1);
+        let (near, far) = (
+            inet("tcp", 104, "127.0.0.1:4100", "127.0.0.1:80", 1),
+            inet("tcp", 105, "127.0.0.1:80", "127.0.0.1:4100", 1),
+        );
+        let reads = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(server()),
+            ..Place::default()
+        };
+        let session =
+            Thread { thread: thread(30, "base"), command: title.into(), ..Thread::default() };
+        let others = vec![
+            identity(session),
+            at_place(30, "base", reads),
+            endpoint(40, "idler", near),
+            endpoint(20, "queue", far),
+        ];
+        said_beside((10, "worker"), "epoll_wait", others)
+    }
+
+    #[test]
+    fn of_a_pool_of_one_connection_whoever_left_a_transaction_open_on_it_is_said() {
+        let open = pooled("postgres: app sales 127.0.0.1(6000) idle in transaction");
+        let whose = "on its one connection to base a transaction of idler 40, which is to speak next, stands open";
+        assert!(open.contains(whose), "{open}");
+        let free = pooled("postgres: app sales 127.0.0.1(6000) idle");
+        assert!(!free.contains("transaction"), "{free}");
+        assert!(free.contains("the other end spoke last"), "{free}");
     }
 
     #[test]

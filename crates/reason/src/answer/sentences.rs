@@ -7,7 +7,7 @@ use super::own::Own;
 use super::report::*;
 use super::resting::{self, is_at_an_event};
 use super::whole::{Rest, Said, Whole};
-use super::{one_by_one, pipe_end, places, received};
+use super::{one_by_one, pipe_end, places, received, unwoken};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
@@ -50,9 +50,8 @@ fn subject(measures: &Measures<'_>) -> String {
 
 pub(super) fn idle_title(measures: &Measures<'_>) -> String {
     let name = subject(measures);
-    let is_host =
-        measures.model.look.target.as_ref().is_none_or(|target| target.kind == TargetKind::Host);
-    if is_host {
+    let target = measures.model.look.target.as_ref();
+    if target.is_none_or(|target| target.kind == TargetKind::Host) {
         return format!("{name} is idle: nobody here is owed anything.");
     }
     match Rest::of(measures) {
@@ -60,7 +59,10 @@ pub(super) fn idle_title(measures: &Measures<'_>) -> String {
         Rest::Sleep => {
             format!("{name} is idle: it sleeps on purpose, and nobody is known to wait for it.")
         }
-        _ => format!("{name} is idle: it waits for work, and nobody is known to wait for it."),
+        _ => {
+            let what = unwoken::awaited_by_main(measures).unwrap_or("work");
+            format!("{name} is idle: it waits for {what}, and nobody is known to wait for it.")
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! loops that poll several things, which every session of a desktop has.
 
 use super::report::AnswerEnd;
-use super::{masters, own_threads, unwoken};
+use super::{masters, open_transaction, own_threads, unwoken};
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -120,9 +120,13 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
         _ => format!("{} stands in {place}. ", model.threads.who(&stood.thread)),
     });
     let (what, far) = (stood.what, stood.far.pid);
+    let late = match open_transaction::of(measures, far) {
+        Some(open) => format!("{}: {open}", words::who(&stood.far)),
+        None => "Nobody there is known to be late".to_string(),
+    };
     Some((
         format!("{begins} for what comes over {what}."),
-        format!("{place}Nobody there is known to be late: holdup -p {far} follows it."),
+        format!("{place}{late}: holdup -p {far} follows it."),
     ))
 }
 
@@ -288,6 +292,11 @@ fn of_server(measures: &Measures<'_>) -> Option<(String, String)> {
     let awaited = all.into_iter().find(|one| one.server.pid == asked)?;
     let place = stands_in(model, &awaited.server, (model.look.begin_ns, model.look.end_ns));
     let place = place.map_or_else(String::new, |place| format!(" It stands in {place}."));
+    if let Some(open) = open_transaction::of(measures, asked) {
+        let title = format!("{}; {open}.", awaited.title());
+        let text = "Everybody else waits until that ends, or until the pool has more connections.";
+        return Some((title, format!("{text}{place}")));
+    }
     Some((
         format!("{}; what that waits for was not seen.", awaited.title()),
         format!(
@@ -336,7 +345,7 @@ fn fill_the_look(measures: &Measures<'_>, are: impl Fn(&WaitSpan) -> bool) -> bo
 }
 
 /// Whether a question is older than the look, and has no answer by its end.
-fn is_old(measures: &Measures<'_>, debt: &Debt) -> bool {
+pub(super) fn is_old(measures: &Measures<'_>, debt: &Debt) -> bool {
     let look = &measures.model.look;
     debt.since_known && debt.since_ns <= look.begin_ns && debt.seen_ns >= look.end_ns
 }

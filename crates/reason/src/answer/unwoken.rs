@@ -11,7 +11,7 @@
 //! Must not: say that anybody is late, or call a lock held (rules/lock/). Rejected: any process
 //! with one waiting thread (prefork servers wait by a semaphore for their turn to accept). Edit together: standing.rs, which has the other ends.
 
-use crate::facts::{ObjectRef, Place, ThreadRef};
+use crate::facts::{ObjectRef, Place, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::words;
@@ -50,6 +50,23 @@ pub(super) fn is_all_of_it(measures: &Measures<'_>) -> bool {
     let asked = measures.model.look.target.as_ref().map(|target| target.pid);
     let is_single = |pid: u32| measures.times_of(pid).take(2).count() < 2;
     asked.is_some_and(is_single) && said(measures).is_some()
+}
+
+/// What the main thread of the process that was asked about stands in all the look, where its functions say that it is more than work: a semaphore, the
+/// turn of a queue.
+pub(super) fn awaited_by_main(measures: &Measures<'_>) -> Option<&'static str> {
+    let (model, asked) = (measures.model, measures.model.look.target.as_ref()?);
+    let main = model.threads.thread_ref(asked.pid);
+    let last =
+        measures.graph.waits_of(&main).last().filter(|_| asked.kind == TargetKind::Process)?;
+    let stands = last.standing && model.look.began_before(last.begin_ns);
+    let is_word = matches!(last.class, WaitClass::FutexWait | WaitClass::FutexLock);
+    let kind =
+        lock_kind_of(model, &main, last.begin_ns, last.end_ns).filter(|_| stands && is_word)?;
+    // A condition, a channel and a parked thread are how workers rest.
+    use LockKind::{Channel, Condition, Idle, InterpreterLock, Park};
+    let rests = matches!(kind, Channel | Condition | Idle | InterpreterLock | Park);
+    (!rests).then(|| kind.phrase())
 }
 
 /// A wait of a process for room in a queue of messages, all the look.
@@ -296,6 +313,32 @@ mod tests {
         assert!(with(&["clock_nanosleep"]).starts_with(said), "{}", with(&["clock_nanosleep"]));
         let pool = with(&["clock_nanosleep", "accept4"]);
         assert!(pool.contains(" is idle: "), "{pool}");
+    }
+
+    /// The title of process 20, whose parent has the same name, as its main thread stands in such a function.
+    fn title_in(function: &str) -> String {
+        let frame = UserFrame {
+            function: function.into(),
+            module: "libc.so.6".into(),
+            ..UserFrame::default()
+        };
+        let read =
+            UserStack { thread: thread(20, "app"), frames: vec![frame], ..UserStack::default() };
+        let mut facts = host();
+        facts.extend([of_process(20, "app"), process(20, "app", 10), process(10, "app", 5)]);
+        facts.extend([stands(20, 20, "futex", SHARED), fact(Body::UserStack(read))]);
+        explain(facts).answer.title
+    }
+
+    #[test]
+    fn who_stands_in_a_semaphore_is_not_said_to_wait_for_work() {
+        assert!(
+            title_in("sem_wait").contains("it waits for a semaphore"),
+            "{}",
+            title_in("sem_wait")
+        );
+        let rests = title_in("pthread_cond_wait");
+        assert!(rests.contains("it waits for work"), "{rests}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use super::datagram;
 use super::naming::{self, link, process_name, victim};
+use super::owing;
 use super::own::Own;
 use super::paced;
 use super::pipe_end;
@@ -103,12 +104,16 @@ pub(super) fn answer(
     let held = findings.first().filter(|finding| finding.severity > Severity::Note);
     let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
-        (Verdict::Idle, _) => standing::said(measures)
+        (Verdict::Idle, _) => paced::said(measures)
+            .or_else(|| standing::said(measures))
+            .or_else(|| owing::said(measures))
             .or_else(|| Some((datagram::awaited(measures)?, idle_text(measures))))
-            .or_else(|| paced::said(measures))
             .or_else(|| idle_but_for_short_waits(measures))
             .unwrap_or_else(|| (idle_title(measures), idle_text(measures))),
-        _ => paced::beside(measures, unnamed(&own, &ends, verdict, first)),
+        _ => {
+            let unnamed = unnamed(&own, &ends, verdict, first);
+            owing::beside(measures, &ends, paced::beside(measures, unnamed))
+        }
     };
     let (ends, origins, first) = folded(ends, origins, first);
     (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)
@@ -348,7 +353,7 @@ fn idle_text(measures: &Measures<'_>) -> String {
             " {some} of its children have ended, and it has not collected them (wait(2)): zombies, of each of which a PID is left."
         ),
     };
-    let pace = pid.map_or_else(String::new, |pid| places::pace(measures.model, pid));
+    let pace = pid.map_or_else(String::new, |pid| places::pace(measures, pid));
     format!("{place}{message}{pace}{zombies}").trim_start().into()
 }
 
@@ -443,7 +448,7 @@ fn is_hidden(measures: &Measures<'_>, root: &ChainLink) -> bool {
         && measures.waits().filter(of_it).any(is_unread)
 }
 
-/// Whose word a link waits for on a socket of its own.
+/// Whose word a link waits for on a socket of its own. A client that was accepted waits itself, whatever ended the wait of a loop there.
 fn whose_word(measures: &Measures<'_>, link: &ChainLink) -> Option<String> {
     let Object::Inet(ino) = link.object else { return None };
     let socket = measures.model.called.socket(ino)?;
@@ -452,6 +457,7 @@ fn whose_word(measures: &Measures<'_>, link: &ChainLink) -> Option<String> {
             Some(format!("it waits for somebody to connect to {}", socket.local))
         }
         0 => None,
+        _ if measures.graph.is_accepted(socket) => None,
         _ => Some(format!("it waits for the next word of {}", socket.remote)),
     }
 }

@@ -83,6 +83,11 @@ impl Whole {
         Self { base, total, unexplained, there, look, idle, rests }
     }
 
+    /// It rests for most of the look.
+    pub(super) fn is_mostly_idle(&self) -> bool {
+        self.rests.is_some()
+    }
+
     /// The sentence on who does this for so long.
     pub(super) fn title(&self, name: &str, said: &Said, seconds: f64) -> String {
         let Said { does, is_own, more } = said;

@@ -14,7 +14,7 @@ use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// A loop that was up so often since it said its last word has no more to say.
 pub(super) static RESTS_MIN: Threshold = Threshold::new(
@@ -77,8 +77,14 @@ fn asks_nobody(index: &Index<'_>, end: &Endpoint) -> bool {
     }
 }
 
+/// Who has not taken all that a waiter has sent over unix sockets that it polls.
+pub(super) fn with_unread(index: &Index<'_>, wait: &WaitSpan) -> HashSet<u32> {
+    let polled = index.connections.of_process(wait.thread.pid, &wait.place.polled);
+    polled.iter().flat_map(|end| unread_beyond(index, &end.object)).collect()
+}
+
 /// Who has the other end of a unix socket, if something stands unread there.
-pub(super) fn with_unread(index: &Index<'_>, object: &ObjectRef) -> Vec<u32> {
+fn unread_beyond(index: &Index<'_>, object: &ObjectRef) -> Vec<u32> {
     let ObjectRef::Unix { peer_ino, .. } = object else { return Vec::new() };
     let far = index.connections.endpoints_on(*peer_ino).iter();
     let is_it = |it: &&&Endpoint| it.object_ino() == *peer_ino && it.unread.is_some_and(|n| n > 0);
@@ -115,6 +121,34 @@ pub(super) fn is_sign_of_life(
     !writers.is_empty()
         && writers.iter().all(|writer| writer.pid == parent)
         && ends.iter().any(|end| is_sibling(&end))
+}
+
+/// Whether a process has nobody to wait for: it has connected to nobody, has no child, and polls nothing that another process writes to. A loop that
+/// waits for the rest of what it asked itself stands as one that waits for its next question.
+pub(super) fn has_nobody_to_ask(index: &Index<'_>, pid: u32) -> bool {
+    let connections = &index.connections;
+    let is_of_other = |end: &&Endpoint| end.process.pid != pid;
+    let brings = |end: &&Endpoint| match &end.object {
+        ObjectRef::Pipe { ino } => {
+            let mut all = connections.endpoints_on(*ino).iter().copied();
+            end.readable && all.any(|it| it.writable && is_of_other(&it))
+        }
+        ObjectRef::Unix { ino, peer_ino, .. } => {
+            let mut all = connections.endpoints_on(*peer_ino).iter().copied();
+            index.model.called.unix_path(*ino).is_none() && all.any(|it| is_of_other(&it))
+        }
+        _ => false,
+    };
+    let threads = || index.families.threads_of(&[pid]);
+    let polls_another = |thread: &ThreadRef| {
+        let last = index.waits.of(thread).last();
+        let polled = last.map_or(&[][..], |it| it.place.polled.as_slice());
+        connections.of_process(pid, polled).iter().any(brings)
+    };
+    index.debts.has_asked_nobody(pid)
+        && connections.served_by_path(pid).is_empty()
+        && index.families.living_children(pid).is_empty()
+        && !threads().iter().any(polls_another)
 }
 
 #[cfg(test)]
@@ -227,5 +261,51 @@ mod tests {
         assert!(login("epoll_wait", unread(80)));
         assert!(!login("epoll_wait", unread(0)));
         assert!(!login("clock_nanosleep", unread(80)), "it may be that one");
+    }
+
+    #[test]
+    fn a_master_that_rests_holds_no_worker_up() {
+        use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+        let led_while = |does: &str, master: &str| {
+            let pair = |ino: u64| ObjectRef::Unix { ino, peer_ino: ino ^ 1, path: None };
+            let polls = Place { polled: vec![4], ..place("epoll_wait", NO_ARGS, None) };
+            let known = Thread { thread: of_ten(10), parent_pid: 15, ..Thread::default() };
+            let facts = vec![
+                stands(of_ten(10), polls),
+                identity(known),
+                descriptor(10, 4, "app", pair(100)),
+                descriptor(15, 4, master, pair(101)),
+                blocked(15, master, WaitState::Sleep, does),
+            ];
+            led(facts).1
+        };
+        assert_eq!(led_while("rt_sigsuspend", "app"), None);
+        assert_eq!(led_while("clock_nanosleep", "app"), Some(15), "it may be to answer");
+        assert_eq!(led_while("rt_sigsuspend", "manager"), Some(15), "another program may be asked");
+    }
+
+    #[test]
+    fn who_reads_on_over_a_unix_socket_has_answered_there() {
+        use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+        let led_with = |unread: u64| {
+            let pair = |ino: u64| ObjectRef::Unix { ino, peer_ino: ino ^ 1, path: None };
+            let polls = Place { polled: vec![4, 5], ..place("epoll_wait", NO_ARGS, None) };
+            let mut reads = descriptor(30, 4, "db", pair(101));
+            if let Body::Endpoint(end) = &mut reads.body {
+                end.unread = Some(unread);
+            }
+            let facts = vec![
+                stands(of_ten(10), polls),
+                descriptor(10, 4, "app", pair(100)),
+                reads,
+                stands(thread(30, "db"), place("recvfrom", NO_ARGS, Some(pair(101)))),
+                descriptor(10, 5, "app", pair(200)),
+                descriptor(40, 5, "job", pair(201)),
+                blocked(40, "job", WaitState::Sleep, "clock_nanosleep"),
+            ];
+            led(facts).1
+        };
+        assert_eq!(led_with(0), Some(40));
+        assert_ne!(led_with(9), Some(40), "it was asked, and has not read that");
     }
 }

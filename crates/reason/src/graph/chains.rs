@@ -106,7 +106,8 @@ impl<'a> Chains<'a> {
         let model = self.model;
         let mut times = Vec::new();
         let reads = |wait: &&WaitSpan| {
-            matches!(wait.class, WaitClass::SocketRead | WaitClass::UnixRead) && !wait.kernel
+            let reads = [WaitClass::SocketRead, WaitClass::UnixRead, WaitClass::Dns];
+            reads.contains(&wait.class) && !wait.kernel
         };
         for wait in self.timelines.waits().filter(reads) {
             if is_for_a_question(&self.index, wait) || is_for_what_comes(&self.index, wait) {
@@ -122,7 +123,7 @@ impl<'a> Chains<'a> {
         for (pid, of_one) in debts.owes.iter().chain(&debts.awaits).chain(&debts.owed_before) {
             for debt in of_one {
                 let (from, to) = (debt.since_ns.max(model.look.begin_ns), debt.seen_ns);
-                let thread = serving_since(&self.index, &[*pid], debt.since_ns, to);
+                let thread = serving_since(&self.index, None, &[*pid], (debt.since_ns, to));
                 if let Some(thread) = thread.filter(|_| from < to) {
                     times.push((thread, from, to));
                 }
@@ -328,6 +329,10 @@ impl<'a> Chains<'a> {
                 );
                 answers_at(&self.index, query.server, wait)
             }
+            Next::NameServer(server) => {
+                link.is_for(WaitClass::Dns, Object::DnsServer(Some(server), "".into()));
+                answers_at(&self.index, server, wait)
+            }
             Next::Goroutine(Stands::ForMutex(address)) => {
                 link.is_for(WaitClass::FutexLock, Object::Mutex { pid: wait.thread.pid, address });
                 None
@@ -337,11 +342,9 @@ impl<'a> Chains<'a> {
                 None
             }
             Next::Peer(ino) => {
-                let asked =
-                    self.model.called.socket(ino).filter(|socket| asks_a_name_server(socket));
+                let asked = self.model.called.socket(ino).filter(|it| asks_a_name_server(it));
                 if let Some(server) = asked.map(|socket| socket.remote) {
-                    link.is_for(WaitClass::Dns, Object::DnsServer(Some(server), "".into()));
-                    return answers_at(&self.index, server, wait);
+                    return self.take_in(Next::NameServer(server), wait, follows, link);
                 }
                 link.is_for(WaitClass::SocketRead, Object::Inet(ino));
                 None
@@ -483,9 +486,11 @@ fn push(walk: &mut Walk<'_>, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
 }
 
-/// Of a connection that is being made only a tunnel's program may be next (held/tun_program.rs), of a disk who serves its file (loop_server.rs).
+/// Of a connection that is being made only a tunnel's program may be next (held/tun_program.rs), of a disk who serves its file (loop_server.rs), of a
+/// tracee a tracer that is held up itself (tracer.rs).
 fn is_followed(class: WaitClass) -> bool {
-    !class.is_root() || matches!(class, WaitClass::SocketConnect | WaitClass::Disk)
+    use WaitClass::{Disk, SocketConnect, Traced};
+    !class.is_root() || matches!(class, SocketConnect | Disk | Traced)
 }
 
 #[cfg(test)]

@@ -119,7 +119,15 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
             |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= index.model.look.end_ns;
         processes = match by.is_none() && awaits.iter().any(at_end) {
             true => who_accepts(index, wait, index.connections.may_accept(socket)),
-            false => index.connections.listeners(socket, by),
+            false => {
+                let listeners = index.connections.listeners(socket, by);
+                // A listener that ended the wait has answered, master or not; and one that sleeps over all of it may be the one that does not accept.
+                let may_be_it = |of: &ThreadRef| Some(of.pid) == by || sleeps_on(index, of);
+                match listeners.iter().any(may_be_it) {
+                    true => listeners,
+                    false => who_accepts(index, wait, listeners),
+                }
+            }
         };
         processes.retain(is_other);
         // Who accepts may hand the connection on to a child, which is gone with it.
@@ -154,6 +162,13 @@ fn who_accepts(
     listeners
 }
 
+/// Whether the main thread of a process is in one sleep by the clock for all of the look.
+fn sleeps_on(index: &Index<'_>, of: &ThreadRef) -> bool {
+    let (look, main) = (&index.model.look, index.model.threads.thread_ref(of.pid));
+    let waits = index.waits.within(&main, look.begin_ns, look.end_ns);
+    matches!(waits, [one] if one.class == WaitClass::Timer)
+}
+
 /// Whether most of a time on a connection was for what does not arrive, either way.
 pub(super) fn waits_for_undelivered(index: &Index<'_>, from: Ns, to: Ns, socket: &InetRef) -> bool {
     let Some(lost) = index.connections.undelivered(socket) else { return false };
@@ -184,9 +199,9 @@ pub(super) fn sender(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
-    use crate::graph::ways::scenes::{NO_ARGS, led, place, stands};
+    use crate::graph::ways::scenes::{NO_ARGS, ended, led, of_ten, place, stands};
     use crate::rules::net::scenes::inet;
-    use crate::rules::scenes::{endpoint, thread};
+    use crate::rules::scenes::{endpoint, identity, thread};
 
     /// A parent of two threads, and its child, which reads what one of them is to write.
     fn family(other: Fact) -> Vec<Fact> {
@@ -213,5 +228,28 @@ mod tests {
         assert_eq!(led(family(feeds)).1, Some(21));
         let rests = stands(feeder, place("nanosleep", NO_ARGS, None));
         assert_eq!(led(family(rests)).1, Some(20), "nobody else is to write");
+    }
+
+    #[test]
+    fn of_a_connection_that_is_closed_the_worker_is_asked_and_not_its_master_who_rests() {
+        let near = inet("tcp", 9, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let listens = || inet("tcp", 8, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let worker =
+            identity(Thread { thread: thread(21, "worker"), parent_pid: 20, ..Thread::default() });
+        let to = |by: u32, rests: &str| {
+            let reads = place("recvfrom", NO_ARGS, Some(near.clone()));
+            let by = thread(by, "other");
+            let facts = vec![
+                ended(of_ten(10), reads, by, WakeContext::SoftInterrupt),
+                endpoint(20, "master", listens()),
+                endpoint(21, "worker", listens()),
+                worker.clone(),
+                stands(thread(20, "master"), place(rests, NO_ARGS, None)),
+            ];
+            led(facts).1
+        };
+        assert_eq!(to(99, "epoll_wait"), Some(21));
+        assert_eq!(to(20, "epoll_wait"), Some(20), "it has answered itself");
+        assert_eq!(to(99, "nanosleep"), Some(20), "it has slept over it all the time");
     }
 }

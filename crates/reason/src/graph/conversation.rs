@@ -3,11 +3,11 @@
 //! A client that looks at the clock now and then waits in pieces; the answer ends the last one. Must not: look for who answers
 //! (serving.rs), or follow anybody.
 
-use super::debts::Debt;
+use super::debts::{APART_MIN, Debt};
 use super::index::Index;
 use super::next::{Asker, Until};
 use super::question::is_for_an_answer;
-use super::wakers::{carrier, has_timed_out, is_unseen, waker};
+use super::wakers::{carrier, has_timed_out, is_by_clock, is_unseen, waker};
 use crate::facts::*;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -126,4 +126,134 @@ pub(super) fn had_asked(index: &Index<'_>, wait: &WaitSpan, by: &ThreadRef) -> b
         let near = near.rev().take_while(|other| other.end_ns >= since);
         near.filter(|other| other.end_ns <= wait.end_ns).any(asked)
     })
+}
+
+/// Whether the clock ended a wait of a process that somebody else may answer, and it went on by itself: when the clock had ended the last of such waits that
+/// follow each other, it asked him only then, or ended; and by the clocks of their connection he had owed it nothing.
+pub(super) fn goes_on_by_clock(index: &Index<'_>, wait: &WaitSpan, by: u32) -> bool {
+    let is_by_clock = |wait: &WaitSpan| !wait.standing && is_by_clock(wait);
+    if !is_by_clock(wait) || !has_said_all(index, wait, by) || owes(index, wait, by) {
+        return false;
+    }
+    let own = wait.thread.pid;
+    let first_ns = |from: u32, to: u32, within| {
+        index.woken.first_ns((from, &[to][..]), within, PAUSE_MAX.ns())
+    };
+    let died_ns = index.families.died_ns(index.model.threads.key(&wait.thread));
+    let mut last = wait;
+    for _ in 0..WAITS_LOOKED_AT {
+        let within = (last.end_ns, last.end_ns.saturating_add(PAUSE_MAX.ns()));
+        // What comes first may be the rest of an answer.
+        let asked_ns = first_ns(own, by, within);
+        let asks =
+            asked_ns.is_some_and(|at_ns| first_ns(by, own, within).is_none_or(|it| it >= at_ns));
+        let ends = died_ns.is_some_and(|at_ns| (within.0..=within.1).contains(&at_ns));
+        if asks || ends {
+            return true;
+        }
+        let is_of_loop = |it: &&WaitSpan| {
+            it.class != WaitClass::RunQueue && it.place.syscall == wait.place.syscall
+        };
+        let next = index.waits.after(last).iter().find(is_of_loop);
+        match next.filter(|it| it.begin_ns <= within.1 && is_by_clock(it)) {
+            Some(next) => last = next,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Whether somebody may owe an answer as a wait of one who can ask him ends: by the clocks of their connections, else by who woke whom last.
+pub(super) fn owes(index: &Index<'_>, wait: &WaitSpan, by: u32) -> bool {
+    let own = wait.thread.pid;
+    let stands = |debt: &Debt| {
+        let until_ns = debt.answered_ns.unwrap_or(debt.seen_ns);
+        let is_before = debt.since_ns.saturating_add(APART_MIN.ns()) < wait.end_ns;
+        is_before && until_ns > wait.begin_ns.saturating_add(APART_MIN.ns())
+    };
+    if index.debts.asked_by(own).any(|debt| stands(debt) && is_with(index, debt.ino, by)) {
+        return true;
+    }
+    let last_ns = |from: u32, to: u32| {
+        let woken = index.woken.by(from, 0, wait.end_ns).iter().rev();
+        woken.filter(|it| it.thread.pid == to).find_map(|it| Some(it.wake.as_ref()?.at_ns))
+    };
+    let asked_ns = || last_ns(own, by);
+    let is_left = || asked_ns().is_some_and(|at_ns| last_ns(by, own).is_none_or(|it| it < at_ns));
+    !has_said_all(index, wait, by) && is_left()
+}
+
+/// Whether somebody had had the last word on a connection of a process's to him as a wait of that began.
+fn has_said_all(index: &Index<'_>, wait: &WaitSpan, by: u32) -> bool {
+    let own = wait.thread.pid;
+    let mut read = index.said.connections_of(own).filter(|ino| is_with(index, *ino, by));
+    read.any(|ino| index.said.is_all(own, ino, wait.begin_ns))
+}
+
+/// Whether a process is at the other end of a connection.
+fn is_with(index: &Index<'_>, ino: u64, pid: u32) -> bool {
+    let far = index.model.called.socket(ino).map(|it| index.connections.far_processes(it));
+    far.is_some_and(|far| far.iter().any(|far| far.pid == pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goes_on_by_clock;
+    use crate::facts::*;
+    use crate::graph::index::Index;
+    use crate::graph::ways::scenes::{NO_ARGS, place};
+    use crate::rules::net::scenes::{inet, with_state};
+    use crate::rules::scenes::{host, thread};
+    use crate::waits::timeline::Observed;
+
+    const MS: Ns = 1_000_000;
+
+    /// Whether loop 10, whose waits the clock ends at 1,000 and 2,000 ms, goes on by itself with 20, which it wakes at 2,002 ms or does not, where the clocks of their
+    /// connection say after 1,500 ms when something came, and went.
+    fn goes_on(asks: bool, (came_ms, went_ms): (u32, u32)) -> bool {
+        const READ_MS: u32 = 1_500;
+        let near = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let listens = inet("tcp", 300, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let turn = TcpTurn {
+            sent_jiffies: READ_MS - went_ms,
+            received_jiffies: READ_MS - came_ms,
+            jiffy_ns: 1_000_000,
+            ..TcpTurn::default()
+        };
+        let turn = Some(turn);
+        let (acked_bytes, received_bytes) = (80, 90);
+        let state = SocketState { turn, acked_bytes, received_bytes, ..SocketState::default() };
+        let waits =
+            |pid: u32, (begin_ms, end_ms): (u64, u64), (context, by): (WakeContext, u32)| {
+                let (begin_ns, end_ns) = (begin_ms * MS, end_ms * MS);
+                let by = thread(by, "other");
+                let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+                let (thread, place) = (thread(pid, "loop"), place("epoll_wait", NO_ARGS, None));
+                let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+                Fact { at_ns: end_ns, body: Body::Wait(wait) }
+            };
+        let clock = (WakeContext::HardInterrupt, 0);
+        let by = if asks { (WakeContext::SoftInterrupt, 10) } else { clock };
+        let facts = vec![
+            with_state(20, "server", listens, SocketState::default()),
+            with_state(20, "server", far, SocketState::default()),
+            Fact { at_ns: u64::from(READ_MS) * MS, ..with_state(10, "loop", near, state) },
+            waits(10, (105, 1_000), clock),
+            waits(10, (1_001, 2_000), clock),
+            waits(10, (2_005, 3_000), clock),
+            waits(20, (100, 2_002), by),
+        ];
+        let Observed { model, timelines } = Observed::new([host(), facts].concat());
+        let index = Index::new(&model, &timelines);
+        let wait = timelines.waits().find(|wait| wait.thread.tid == 10).expect("it waits");
+        goes_on_by_clock(&index, wait, 20)
+    }
+
+    #[test]
+    fn who_asks_only_when_a_time_is_over_has_waited_for_that() {
+        assert!(goes_on(true, (100, 60)), "the second of two waits in pieces ends it");
+        assert!(!goes_on(false, (100, 60)), "the rest of an answer may be due");
+        assert!(!goes_on(true, (60, 100)), "it has asked");
+    }
 }

@@ -29,7 +29,7 @@ static CLOSED_MIN: Threshold = Threshold::new(
 );
 
 /// The clocks of connections tick so.
-static APART_MIN: Threshold = Threshold::new(
+pub(super) static APART_MIN: Threshold = Threshold::new(
     20.0,
     "ms",
     "between what came on one connection and on another: less is within what the clocks of sockets tell apart",
@@ -377,19 +377,19 @@ fn is_unspoken(state: &SocketState, turn: &TcpTurn) -> bool {
 }
 
 /// The state and the clocks of a connection on which something was said.
-fn talked(endpoint: &Endpoint) -> Option<(&SocketState, &TcpTurn)> {
+pub(super) fn talked(endpoint: &Endpoint) -> Option<(&SocketState, &TcpTurn)> {
     let state = endpoint.socket.as_ref()?;
     let turn = state.turn.as_ref()?;
     (state.acked_bytes + state.received_bytes > 0).then_some((state, turn))
 }
 
 /// Who spoke last on a connection that this end made, by its clocks alone.
-fn spoke(state: &SocketState, turn: &TcpTurn) -> Spoke {
+pub(super) fn spoke(state: &SocketState, turn: &TcpTurn) -> Spoke {
     only_speaker(state, turn, false).unwrap_or_else(|| spoke_last(turn, None))
 }
 
 /// So many jiffies before a reading.
-fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
+pub(super) fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
     read_ns.saturating_sub(u64::from(jiffies) * u64::from(turn.jiffy_ns))
 }
 

@@ -14,6 +14,7 @@ use super::question::{
 };
 use super::subscriptions::Subscriptions;
 use super::turns::Turns;
+use super::unasked::Unasked;
 use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
@@ -23,6 +24,7 @@ use super::ways::way::Waiter;
 use super::worker_processes::{self, BusyWorkers};
 use crate::facts::{Endpoint, InetRef, Ns, Target, TargetKind, ThreadRef, WakeContext};
 use crate::model::Model;
+use crate::model::object::Object;
 use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use crate::waits::{WaitClass, session_wait, user_stack};
@@ -43,6 +45,7 @@ pub struct Graph<'a> {
     pub path: Vec<Leaf>,
     demand_seconds: HashMap<u32, f64>,
     turns: Turns,
+    unasked: Unasked,
 }
 
 impl<'a> Graph<'a> {
@@ -54,12 +57,10 @@ impl<'a> Graph<'a> {
     ) -> Self {
         let chains = Chains::new(model, timelines);
         let mut found = Found::new(model, timelines, &chains, watch);
-        let (mut path, mut turns) = (Vec::new(), Turns::default());
+        let (mut path, mut turns, mut unasked) = (Vec::new(), Turns::default(), Unasked::default());
         if let Some(root) = command_root(model) {
-            path = chains.follow(&root, model.look.begin_ns, command_end_ns(model));
-            for leaf in &path {
-                found.add(leaf, true, true);
-            }
+            (path, unasked) = command_path(&chains, &root);
+            path.iter().for_each(|leaf| found.add(leaf, true, true));
         } else {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
@@ -94,7 +95,9 @@ impl<'a> Graph<'a> {
                 let look = (model.look.begin_ns, model.look.end_ns);
                 let leaves = chains.follow_wait(wait, look, child.is_some());
                 for leaf in turns.without(&chains.index, wait, leaves) {
-                    if child.as_ref().is_some_and(|child| !is_of_child(&leaf, child)) {
+                    if comes_back(&leaf)
+                        || child.as_ref().is_some_and(|child| !is_of_child(&leaf, child))
+                    {
                         continue;
                     }
                     // Who is to give it back and rests himself waits for work, and so does who waits for him.
@@ -114,7 +117,7 @@ impl<'a> Graph<'a> {
         }
         let ends = found.sorted();
         let demand_seconds = demand_by_process(model, timelines, &turns);
-        Self { model, timelines, chains, ends, path, demand_seconds, turns }
+        Self { model, timelines, chains, ends, path, demand_seconds, turns, unasked }
     }
 
     /// The ends of one class.
@@ -175,6 +178,9 @@ impl<'a> Graph<'a> {
     /// Whether most of an end is a wait for what comes next on a connection whose other end has had the last word: news, work, or the
     /// rest of an answer. Of a command it is part of its time all the same.
     pub fn is_for_what_comes(&self, end: &End) -> bool {
+        if self.is_command() {
+            return self.unasked.news_ns(&end.object) as f64 / 1e9 * 2.0 > end.seconds;
+        }
         let (from, to) = (self.model.look.begin_ns, self.model.look.end_ns);
         let is_it = |wait: &&WaitSpan| {
             wait.object == end.object && is_for_what_comes(&self.chains.index, wait)
@@ -183,7 +189,13 @@ impl<'a> Graph<'a> {
         let standing = self.waits_of(&end.links[end.named].who).iter().rev();
         let standing = standing.take_while(|wait| wait.standing).filter(is_it);
         let ns: Ns = standing.map(|wait| wait.within_ns(from, to)).sum();
-        !self.is_command() && ns as f64 / 1e9 * 2.0 > end.seconds
+        ns as f64 / 1e9 * 2.0 > end.seconds
+    }
+
+    /// Whether a link waits on a connection on which the other end had had the last word by then: for news, or for the rest of an answer.
+    pub fn is_after_an_answer(&self, link: &ChainLink) -> bool {
+        let Object::Inet(ino) = link.object else { return false };
+        self.chains.index.said.is_all(link.who.pid, ino, link.since_ns)
     }
 
     /// Outstanding answers by process.
@@ -254,6 +266,14 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// The leaves of a command's critical path, and which of its waits nobody owes an answer to.
+fn command_path(chains: &Chains<'_>, root: &ThreadRef) -> (Vec<Leaf>, Unasked) {
+    let model = chains.index.model;
+    let mut unasked = Unasked::of(&chains.index);
+    let all = chains.follow(root, model.look.begin_ns, command_end_ns(model));
+    (unasked.lead(&chains.index, all), unasked)
+}
+
 /// Whether a wait is one of which somebody wants to know who asks about a process or a container: one for somebody. That a
 /// process has ended is wanted if it is the one.
 fn is_asked_of(model: &Model, target: &Target, wait: &WaitSpan) -> bool {
@@ -306,6 +326,15 @@ fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
 fn rests(leaf: &Leaf) -> bool {
     let root = leaf.root();
     matches!(root.class, WaitClass::Idle | WaitClass::PipeRead) || root.question_of.is_some()
+}
+
+/// Whether a chain leads by another process back to the first one's own, where a thread waits for what comes next or for a time of its own: they only
+/// show each other that they live, and nobody waits for himself.
+fn comes_back(leaf: &Leaf) -> bool {
+    let (first, root) = (&leaf.links[0].who, leaf.root());
+    let rests = matches!(root.class, WaitClass::Idle | WaitClass::FutexWait | WaitClass::PipeRead);
+    let by_another = leaf.links.iter().any(|link| link.who.pid != first.pid);
+    root.who.pid == first.pid && by_another && rests && leaf.named().is_none()
 }
 
 /// Whether a chain leads to the child that a loop waits for, and there to more than a rest: whom else the loop may have asked is not said of its child,
@@ -411,6 +440,47 @@ mod tests {
             facts.push(Fact { at_ns, body: Body::Wait(Wait { thread: by, place, ..sleep }) });
         }
         explain(facts).answer.title
+    }
+
+    /// Whether process 10 loses time: a thread of it reads a pipe of its supervisor 20, which reads one into which another thread writes in the end, and
+    /// does this before.
+    fn is_held_by_its_sign_of_life(does: &str) -> bool {
+        let pipe = |ino| ObjectRef::Pipe { ino };
+        let end = |pid: u32, fd: u32, ino: u64, writes: bool| {
+            let mut fact = descriptor(pid, fd, "web", pipe(ino));
+            if let Body::Endpoint(end) = &mut fact.body {
+                (end.readable, end.writable) = (!writes, writes);
+            }
+            fact
+        };
+        let end_ns = LOOK_NS - 1_000_000;
+        let of = |tid: u32, pid: u32| ThreadRef { tid, ..thread(pid, "web") };
+        let waits = |who: ThreadRef, syscall: &str, object, context, by| {
+            let (state, syscall) = (WaitState::Sleep, syscall.into());
+            let place = Place { state, syscall, object, ..Place::default() };
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let wait = Wait { thread: who, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let (task, clock) = (WakeContext::Task, WakeContext::HardInterrupt);
+        let facts = vec![
+            of_process(10, "web"),
+            end(10, 3, 7, false),
+            end(20, 3, 7, true),
+            end(20, 4, 8, false),
+            end(10, 4, 8, true),
+            waits(of(12, 10), does, None, clock, ThreadRef::default()),
+            waits(of(20, 20), "read", Some(pipe(8)), task, of(12, 10)),
+            waits(of(11, 10), "read", Some(pipe(7)), task, of(20, 20)),
+        ];
+        let ends = explain([host(), facts].concat()).answer.ends;
+        ends.iter().any(|end| end.seconds > 1.0)
+    }
+
+    #[test]
+    fn who_shows_that_it_lives_to_its_supervisor_waits_for_nobody() {
+        assert!(!is_held_by_its_sign_of_life("epoll_wait"));
+        assert!(is_held_by_its_sign_of_life("clock_nanosleep"), "it sleeps before it writes");
     }
 
     const WORK: &str = "waits for work";

@@ -325,6 +325,11 @@ impl End {
         })
     }
 
+    /// What counts of it of one process, seconds.
+    pub fn counted_seconds(&self, pid: u32) -> f64 {
+        self.counted.get(&pid).map_or(0.0, |counted| counted.seconds)
+    }
+
     /// What kind of lock it is, if a stack was read of the wait that names it.
     pub fn lock_kind(&self, model: &Model) -> Option<LockKind> {
         if let Some(waiting) = self.goroutines(model) {

@@ -19,11 +19,20 @@ use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::programs::lock_kind::LockKind;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{self, Timelines};
 use crate::waits::{session_wait, user_stack};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+
+static READY_PART_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the time in which nothing was reported of who has a lock, the part that it stood ready by the scheduler's sums: with less it \
+     mostly worked, and the lock is what is waited for",
+    "chosen",
+);
 
 /// holdup itself, and the thread that looks.
 pub(super) fn is_own(model: &Model, thread: &ThreadRef) -> bool {
@@ -134,7 +143,10 @@ impl<'c, 'a> Found<'c, 'a> {
         let is_unasked = leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed;
         let weight = self.weight(leaf);
         match self.named(leaf) {
-            Some(named) => self.add_named(leaf, named, weight, counted),
+            Some(named) => {
+                let ready = self.add_ready(leaf, weight, counted);
+                self.add_named(leaf, named, weight * (1.0 - ready), counted);
+            }
             None if is_unasked => {}
             None => {
                 for (key, part) in self.unnamed_keys(leaf, owed) {
@@ -142,6 +154,22 @@ impl<'c, 'a> Found<'c, 'a> {
                 }
             }
         }
+    }
+
+    /// Who has what is waited for, and of whom nothing was reported, may have stood without a CPU nearly all of it: then that part of the leaf
+    /// ends there. The part, 0 to 1.
+    fn add_ready(&mut self, leaf: &Leaf, weight: f64, counted: bool) -> f64 {
+        let root = leaf.root();
+        if root.class != WaitClass::Unseen {
+            return 0.0;
+        }
+        let [_, (kind, class, ready), _] = self.unseen_parts(&root.who);
+        if ready < READY_PART_MIN.value {
+            return 0.0;
+        }
+        let led = unseen::led_to(leaf, &(kind, class, Object::RunQueue(Vec::new())), None);
+        self.add_named(&led, led.links.len() - 1, weight * ready, counted);
+        ready
     }
 
     /// A part of a leaf that nothing in it names; its unseen sleep may have been for something with a name.
@@ -245,7 +273,7 @@ impl<'c, 'a> Found<'c, 'a> {
             return self.unseen_keys(root);
         }
         let kind = match EndKind::of(root.class) {
-            EndKind::Remote if root.question_of.is_some() || self.is_askers_own(leaf) => {
+            EndKind::Remote if root.question_of.is_some() || is_askers_own(self.model, leaf) => {
                 EndKind::Idle
             }
             kind => kind,
@@ -269,16 +297,6 @@ impl<'c, 'a> Found<'c, 'a> {
             false => self.key(root, kind, root.class),
         };
         vec![(key, 1.0)]
-    }
-
-    /// Whether the root waits on the connection of one who waits for it: of him it awaits nothing, it owes him.
-    fn is_askers_own(&self, leaf: &Leaf) -> bool {
-        let ends = |link: &ChainLink| {
-            let Object::Inet(ino) = link.object else { return None };
-            self.model.called.socket(ino).map(|it| (it.local, it.remote))
-        };
-        let Some((local, remote)) = ends(leaf.root()) else { return false };
-        leaf.links.iter().any(|link| ends(link) == Some((remote, local)))
     }
 
     /// Whether a server says itself that it waits for something inside of it, whatever ends each piece of that.
@@ -312,6 +330,11 @@ impl<'c, 'a> Found<'c, 'a> {
         let object = match kind {
             EndKind::Works | EndKind::Sleep => self.actor(&root.who, kind),
             EndKind::Cpu => Object::RunQueue(Vec::new()),
+            EndKind::Open if is_of_a_client(&self.chains.index, root) => {
+                let wait = self.chains.index.waits.at(&root.who, root.begin_ns);
+                let call = wait.map_or("", |wait| wait.place.syscall.as_str());
+                Object::Kernel(call.into())
+            }
             _ => root.object.clone(),
         };
         (kind, class, object)
@@ -406,10 +429,14 @@ impl<'c, 'a> Found<'c, 'a> {
             for (from, to) in timeline::joined(times) {
                 let leaves = chains.follow(&thread, from, to);
                 let rests = subscriptions::rests(&leaves);
-                for leaf in leaves.into_iter().filter(|leaf| !rests || !leaf.is_rest()) {
+                let is_rest = |leaf: &Leaf| {
+                    rests && leaf.is_rest()
+                        || subscriptions::is_of_master_at_rest(&chains.index, leaf)
+                };
+                for leaf in leaves.into_iter().filter(|leaf| !is_rest(leaf)) {
                     let first = self.own_class(&leaf.links[0]);
                     let counted = first.is_demand()
-                        || first.is_for_somebody()
+                        || first.is_for_somebody() && !asks_another(first, &leaf.links[0])
                         || is_stalled(first)
                         || matches!(first, WaitClass::Running | WaitClass::Unseen);
                     let wanted = !is_host || leaf.named().is_some();
@@ -503,13 +530,28 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Blamed {
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
 /// sleep over an answer. Whoever waits may do so in pieces too.
 fn is_tick(index: &Index<'_>, leaf: &Leaf) -> bool {
-    let (root, first) = (leaf.root(), &leaf.links[0]);
+    let (root, first) = (leaf.root(), leaf.first_asker());
     if root.own_clock || root.ns() * 2 < first.ns() {
         return !root.own_clock;
     }
     let wait = index.waits.at(&root.who, root.begin_ns);
     let whole_ns = wait.map_or(root.ns(), |wait| wait.end_ns - wait.begin_ns);
     asked_for_ns(index, first).is_some_and(|ns| whole_ns * 2 < ns)
+}
+
+/// Whether the root waits on the connection of one who waits for it: of him it awaits nothing, it owes him.
+fn is_askers_own(model: &Model, leaf: &Leaf) -> bool {
+    let ends = |link: &ChainLink| {
+        let Object::Inet(ino) = link.object else { return None };
+        model.called.socket(ino).map(|it| (it.local, it.remote))
+    };
+    let Some((local, remote)) = ends(leaf.root()) else { return false };
+    leaf.links.iter().any(|link| ends(link) == Some((remote, local)))
+}
+
+/// Whether a thread that waits for the next question was led to the name server that it asks itself: by itself that wait is for nobody.
+fn asks_another(class: WaitClass, link: &ChainLink) -> bool {
+    class == WaitClass::SocketRead && link.class == WaitClass::Dns
 }
 
 /// For how long an answer was seen to stand out that a link waits for.
@@ -539,6 +581,13 @@ fn reads_a_pipe(root: &ChainLink) -> bool {
 /// Whether somebody's input is waited for.
 fn is_terminal(object: &Object) -> bool {
     matches!(object, Object::Tty(_))
+}
+
+/// Whether what ended a loop's wait came from a client that it has accepted: for that one it did not wait while it owed an answer.
+fn is_of_a_client(index: &Index<'_>, root: &ChainLink) -> bool {
+    let Object::Inet(ino) = root.object else { return false };
+    let socket = index.model.called.socket(ino).filter(|_| root.class == WaitClass::Idle);
+    socket.is_some_and(|socket| index.connections.is_accepted(socket))
 }
 
 #[cfg(test)]

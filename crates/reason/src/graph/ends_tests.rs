@@ -107,3 +107,68 @@ fn a_loops_look_at_the_time_is_no_sleep_over_an_answer_in_however_many_pieces_on
     assert!(!ticks(None, 900), "nobody saw for how long it stands out");
     assert!(ticks(None, 400), "less than half of the piece");
 }
+
+/// What job 10 comes to, which waits all the time for a file lock that 20 has; of 20 nothing was reported but that it stood ready for this
+/// part of the time, and ran for the rest.
+fn behind_a_holder(ready_percent: u64) -> Vec<(EndKind, f64)> {
+    let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+    let holder = || thread(20, "backup");
+    let asks = Place {
+        state: WaitState::Sleep,
+        syscall: "flock".into(),
+        object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
+        ..Place::default()
+    };
+    let runnable_ns = LOOK_NS / 100 * ready_percent;
+    let time = ThreadTime {
+        thread: holder(),
+        runnable_ns,
+        run_ns: LOOK_NS - runnable_ns,
+        until_ns: LOOK_NS,
+        ..ThreadTime::default()
+    };
+    let mut facts = host();
+    facts.extend([
+        of_process(10, "job"),
+        identity(Thread { thread: thread(10, "job"), ..Thread::default() }),
+        identity(Thread { thread: holder(), ..Thread::default() }),
+        at_place(10, "job", asks),
+        Fact { at_ns: LOOK_NS, body: Body::FileLock(file_lock(1, (dev, ino), &[holder()])) },
+        Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) },
+    ]);
+    let observed = Observed::new(facts);
+    let ends = &Measures::of_observed(&observed).graph.ends;
+    ends.iter().map(|end| (end.kind, end.seconds)).collect()
+}
+
+#[test]
+fn a_holder_that_stands_ready_makes_wait_for_a_cpu_and_not_for_the_lock() {
+    let ends = behind_a_holder(90);
+    assert_eq!(ends[0].0, EndKind::Cpu, "{ends:?}");
+    let all: f64 = ends.iter().map(|(_, seconds)| seconds).sum();
+    assert!((all - LOOK_NS as f64 / 1e9).abs() < 0.01, "each second once: {ends:?}");
+}
+
+#[test]
+fn a_holder_that_mostly_works_has_the_lock_all_the_time() {
+    let ends = behind_a_holder(20);
+    assert!(ends.iter().all(|(kind, _)| *kind == EndKind::Lock), "{ends:?}");
+}
+
+#[test]
+fn what_a_client_says_to_a_loop_is_not_what_the_loop_waits_for() {
+    let listens = inet("tcp", 1, "127.0.0.1:80", "0.0.0.0:0", 10);
+    let client = inet("tcp", 8, "127.0.0.1:80", "127.0.0.1:5002", 1);
+    let asked = inet("tcp", 9, "127.0.0.1:6000", "10.0.0.9:5432", 1);
+    let mut facts = host();
+    facts.extend((3..).zip([listens, client, asked]).map(|(fd, of)| descriptor(20, fd, "web", of)));
+    let Observed { model, timelines } = Observed::new(facts);
+    let index = Index::new(&model, &timelines);
+    let is_it = |ino, class| {
+        let root = ChainLink::of(thread(20, "web"), class, Object::Inet(ino), (0, 1));
+        super::is_of_a_client(&index, &root)
+    };
+    assert!(is_it(8, WaitClass::Idle));
+    assert!(!is_it(9, WaitClass::Idle), "it has asked there");
+    assert!(!is_it(8, WaitClass::SocketRead), "it reads on there alone");
+}

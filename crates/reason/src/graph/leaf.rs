@@ -2,7 +2,7 @@
 //!
 //! Must not: follow (chains.rs), or add up (ends.rs).
 
-use super::ways::held::{handed_work, session_table};
+use super::ways::held::{handed_work, joined, session_table};
 use super::ways::owed::only_child;
 use super::worker_processes::program;
 use crate::facts::{Ns, Place, ThreadRef};
@@ -102,25 +102,59 @@ impl Leaf {
         self.end_ns - self.begin_ns
     }
 
+    /// The first link that waits for a word of somebody. Who joins a thread waits for all that it does, however small its parts.
+    pub fn first_asker(&self) -> &ChainLink {
+        let joins = |link: &&Arc<ChainLink>| link.because == Some(joined::BECAUSE);
+        self.links.iter().find(|link| !joins(link)).map_or(self.root(), Arc::as_ref)
+    }
+
     /// The link at the root.
     pub fn root(&self) -> &ChainLink {
         &self.links[self.links.len() - 1]
     }
 
-    /// Whether the victim waits for work, as far as one wait tells: it has asked an event loop that rests meanwhile, and that answers
+    /// Whether the victim waits for work, as far as one wait tells: it, or whom it reads from, has asked a server that rests meanwhile, and that answers
     /// when another client has brought something, or at a time that was agreed.
     pub fn is_for_work(&self) -> bool {
-        let reads = |class| matches!(class, WaitClass::SocketRead | WaitClass::UnixRead);
-        let [asks, asked, ..] = &self.links[..] else { return false };
-        let rests = asked.class == WaitClass::Idle && (asked.is_brought || self.links.len() == 2);
-        reads(asks.class) && asked.who.pid != asks.who.pid && rests && self.named().is_none()
+        let rests =
+            |at: usize| self.links.len() == at + 1 && self.links[at].class == WaitClass::Idle;
+        self.asks_one(|at| rests(at) || self.is_brought(at))
     }
 
-    /// Whether an event loop waits for the next event, and for nobody whom it asked.
+    /// Whether it waits so for what another client of that server brings.
+    pub fn is_for_anothers_word(&self) -> bool {
+        self.asks_one(|at| self.is_brought(at))
+    }
+
+    /// Whether the victim, or whom it reads from, has asked another process, at whose link this is so; and nothing is held.
+    fn asks_one(&self, is_so: impl Fn(usize) -> bool) -> bool {
+        let asks = |at: usize| {
+            let (asks, asked) = (&self.links[at], &self.links[at + 1]);
+            let reads = matches!(asks.class, WaitClass::SocketRead | WaitClass::UnixRead);
+            reads && asked.who.pid != asks.who.pid
+        };
+        // Who reads from somebody has asked him, and nobody else.
+        let reads = |at: usize| self.links[..at].iter().all(|it| it.class == WaitClass::PipeRead);
+        let is_it = |at: usize| asks(at) && reads(at) && is_so(at + 1);
+        self.named().is_none() && (0..self.links.len() - 1).any(is_it)
+    }
+
+    /// Whether a server waits at a link for what another of its clients brings: a loop, or a thread to which another hands over what its own client says.
+    fn is_brought(&self, at: usize) -> bool {
+        let link = &self.links[at];
+        let asker = at.checked_sub(1).map(|at| self.links[at].who.pid);
+        let of_other =
+            |next: &Arc<ChainLink>| next.question_of.is_some_and(|pid| Some(pid) != asker);
+        let is_handed = link.because == Some(handed_work::BECAUSE_OF_WORDS);
+        link.class == WaitClass::Idle && link.is_brought
+            || is_handed && self.links.get(at + 1).is_some_and(of_other)
+    }
+
+    /// Whether a thread of a server waits for the next event, and for nobody whom it asked.
     pub fn is_rest(&self) -> bool {
         let first = &self.links[0];
-        let rests = first.class == WaitClass::Idle && (first.is_brought || self.links.len() == 1);
-        rests && self.named().is_none()
+        let rests = first.class == WaitClass::Idle && self.links.len() == 1;
+        (rests || self.is_brought(0)) && self.named().is_none()
     }
 
     /// The link that names the cause: the root if its class is a cause by itself, else the last link
@@ -169,7 +203,12 @@ impl Leaf {
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
         // A process whose unit is to start may well wait for its own clients by then, and so may a worker whose master waits for its end.
-        let holds_nothing = [unit_job::BECAUSE, handed_work::BECAUSE, only_child::BECAUSE];
+        let holds_nothing = [
+            unit_job::BECAUSE,
+            handed_work::BECAUSE,
+            handed_work::BECAUSE_OF_WORDS,
+            only_child::BECAUSE,
+        ];
         let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle)
             && keeps
             && may_be_sessions(&link.who, next)
@@ -230,5 +269,34 @@ mod tests {
         assert!(is_held((20, "db"), (30, "db"), true), "a process for each session");
         assert!(is_held((20, "app: one"), (30, "app: two"), true), "by their titles");
         assert!(!is_held((20, "imap"), (30, "stats"), true), "another program that it asks");
+    }
+
+    /// Whether 10, or who reads from it, waits for work at server 20, whose links these are, while 30 does something.
+    fn is_for_work(piped: bool, server: &[ChainLink]) -> bool {
+        let link = |pid, class| ChainLink::of(thread(pid, "job"), class, Object::Nothing, (0, 1));
+        let mut links = vec![link(10, WaitClass::SocketRead)];
+        links.splice(0..0, piped.then(|| link(9, WaitClass::PipeRead)));
+        links.extend_from_slice(server);
+        links.push(link(30, WaitClass::Timer));
+        let links = links.into_iter().map(Arc::new).collect();
+        Leaf { begin_ns: 0, end_ns: 1, links, circle: None }.is_for_work()
+    }
+
+    #[test]
+    fn who_waits_for_what_another_client_brings_waits_for_work() {
+        let link = |class| ChainLink::of(thread(20, "server"), class, Object::Nothing, (0, 1));
+        let of_loop = ChainLink { is_brought: true, ..link(WaitClass::Idle) };
+        let given = ChainLink { question_of: Some(30), ..link(WaitClass::Idle) };
+        let handed = ChainLink {
+            because: Some(handed_work::BECAUSE_OF_WORDS),
+            ..link(WaitClass::FutexWait)
+        };
+        let serves = ChainLink { question_of: Some(30), ..link(WaitClass::SocketRead) };
+        assert!(is_for_work(false, std::slice::from_ref(&of_loop)));
+        assert!(is_for_work(true, std::slice::from_ref(&of_loop)), "a worker's child");
+        assert!(is_for_work(false, &[handed, serves.clone()]));
+        assert!(!is_for_work(false, &[given]), "a worker that the server has given something");
+        assert!(!is_for_work(false, &[link(WaitClass::Idle)]), "a server that asks another");
+        assert!(!is_for_work(false, &[serves]), "one that serves one client at a time");
     }
 }

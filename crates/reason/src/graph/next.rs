@@ -5,6 +5,7 @@
 use crate::facts::*;
 use crate::waits::goroutines::Stands;
 use crate::waits::timeline::WaitSpan;
+use std::net::SocketAddr;
 
 /// Who, or what, is to be looked at next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Next {
     Answer(u64, ThreadRef),
     /// It waits for a name server: index of the question in the model.
     Question(usize),
+    /// It waits for the name server at an address: its question to it is known from elsewhere.
+    NameServer(SocketAddr),
     /// A peer that was asked on a connection and is not on this host: inode of the socket here.
     Peer(u64),
     /// What it has written is under way to whoever waits for it: inode of the socket that sends it.

@@ -4,7 +4,7 @@
 
 use super::index::Index;
 use super::next::Asker;
-use crate::facts::{GIVEN_PORTS, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, GIVEN_PORTS, ObjectRef, ThreadRef};
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -99,6 +99,23 @@ pub(super) fn is_for_next_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
 pub(super) fn is_for_what_comes(index: &Index<'_>, wait: &WaitSpan) -> bool {
     let Object::Inet(ino) = wait.object else { return false };
     wait.standing && index.debts.has_last_word_of_peer(wait.thread.pid, ino)
+}
+
+/// Whether all who have an end of a unix socket have one thread each, which stands reading on that end and has read all: they have answered, and wait
+/// for the next word. Such a socket has no clocks that say it.
+pub(super) fn all_read_on(index: &Index<'_>, far: &[ThreadRef], ino: u64) -> bool {
+    let is_unread = |it: &&Endpoint| it.unread.is_none_or(|unread| unread > 0);
+    let reads = |far: &ThreadRef| {
+        let main = index.model.threads.thread_ref(far.pid);
+        let is_alone = index.families.threads_of(&[far.pid]).iter().all(|it| it.tid == far.pid);
+        let last = index.waits.of(&main).last().filter(|wait| wait.standing && is_alone);
+        last.is_some_and(|wait| {
+            let on = wait.place.object.as_ref().and_then(ObjectRef::socket_ino);
+            wait.class == WaitClass::UnixRead && on == Some(ino)
+        })
+    };
+    let ends = index.connections.endpoints_on(ino);
+    !far.is_empty() && far.iter().all(reads) && !ends.iter().copied().any(|it| is_unread(&it))
 }
 
 /// Whether a process that takes connections waits for an order of whoever began it, at a pipe into which that alone writes: no answer to a client comes

@@ -137,7 +137,7 @@ fn on_connection(
     if !is_same && !is_apart(index, (relay.pid, own), came_ns, &sent) {
         return None;
     }
-    let by = serving_since(index, &pids, first.asked_ns(), to);
+    let by = serving_since(index, Some(relay.pid), &pids, (first.asked_ns(), to));
     // It was closed by the time at which the question was last seen to stand.
     let closed_ns = question.map(|debt| debt.seen_ns).filter(|at_ns| *at_ns > first.seen_ns);
     let until_ns = stood_until(index, first, by.as_ref(), closed_ns.map_or(to, |ns| ns.min(to)));
@@ -282,7 +282,7 @@ pub(super) fn who_owes(index: &Index<'_>, own_pid: u32, debt: &Debt, to: Ns) -> 
     if pids.is_empty() || is_lost() {
         return Some(Next::Peer(debt.ino));
     }
-    let by = serving_since(index, &pids, debt.since_ns, to);
+    let by = serving_since(index, Some(own_pid), &pids, (debt.since_ns, to));
     by.map(|by| Next::Answer(debt.ino, by))
 }
 

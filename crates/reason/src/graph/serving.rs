@@ -6,6 +6,7 @@
 use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing};
 use super::index::Index;
 use super::question::{is_for_an_order, is_for_next_question};
+use super::taken::{begun_ns, may_have_it};
 use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
 use crate::programs::java;
@@ -78,12 +79,12 @@ fn one_of(index: &Index<'_>, threads: Vec<&ThreadRef>, to: Ns) -> Option<ThreadR
 }
 
 /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
-/// else then, that ran, that was held up, that waits for events; else the first.
+/// else then, that ran, that was held up, that waits for events; else the first. `asker`: who asked, if he is known.
 pub(super) fn serving_since(
     index: &Index<'_>,
+    asker: Option<u32>,
     pids: &[u32],
-    since_ns: Ns,
-    to: Ns,
+    (since_ns, to): (Ns, Ns),
 ) -> Option<ThreadRef> {
     let threads = workers(index.families.threads_of(pids));
     if let [only] = &threads[..] {
@@ -96,24 +97,33 @@ pub(super) fn serving_since(
         let ran = |thread: &&ThreadRef| index.waits.ran_within_ns(thread, from, to);
         threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
     };
-    let held = || {
-        let held = |thread: &&ThreadRef| held_up(index, thread, from, to);
-        threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
-    };
-    let loops = || hands_on(index, &threads);
     let parked = || parked_at(index, &threads, since_ns, to);
     let born = || born_at(index, &threads, since_ns, to);
-    let known = turned.or_else(parked).or_else(born).or_else(busiest).or_else(held).or_else(loops);
-    known.or_else(|| threads.first().cloned())
+    let known = turned.or_else(parked).or_else(born).or_else(busiest);
+    if known.is_some() {
+        return known;
+    }
+    let first = hands_on(index, &threads).or_else(|| threads.first().cloned());
+    let begun_ns = asker.map_or(0, |asker| begun_ns(index, asker));
+    let (left, reader) = may_have_it(index, threads, (begun_ns, to));
+    let held = |thread: &&ThreadRef| held_up(index, thread, from, to);
+    let longest = left.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length);
+    longest.cloned().or(reader).or(first)
 }
 
-/// The first of some threads that waits for events: what comes, it takes and hands on.
+/// The first of some threads that waits for events: what comes, it takes and hands on. Of several one that is seen to poll sockets.
 fn hands_on(index: &Index<'_>, threads: &[ThreadRef]) -> Option<ThreadRef> {
-    let waits = |thread: &&ThreadRef| {
+    let rest = |thread: &ThreadRef| {
         let last = index.waits.of(thread).last();
-        last.is_some_and(|wait| wait.class == WaitClass::Idle)
+        last.filter(|wait| wait.class == WaitClass::Idle)
     };
-    threads.iter().find(waits).cloned()
+    let polls = |thread: &&ThreadRef| {
+        let polled = rest(thread).map_or(&[][..], |wait| wait.place.polled.as_slice());
+        let ends = index.connections.of_process(thread.pid, polled);
+        ends.iter().any(|end| end.object.socket_ino().is_some())
+    };
+    let waits = || threads.iter().find(|thread| rest(thread).is_some());
+    threads.iter().find(polls).or_else(waits).cloned()
 }
 
 /// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
@@ -249,6 +259,8 @@ pub(super) fn chosen(
     pids.sort_unstable();
     pids.dedup();
     let threads = workers(index.families.threads_of(&pids));
+    let since_ns = begun_ns(index, wait.thread.pid);
+    let (threads, reader) = may_have_it(index, threads, (since_ns, wait.end_ns));
     let length = wait.end_ns.saturating_sub(wait.begin_ns);
     let held = threads
         .iter()
@@ -262,7 +274,7 @@ pub(super) fn chosen(
     match (held, ran) {
         (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
         (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
-        _ => held_a_little(index, wait, &threads).or(first),
+        _ => reader.or_else(|| held_a_little(index, wait, &threads)).or(first),
     }
 }
 
@@ -404,7 +416,7 @@ mod tests {
     fn serves(more: Vec<Vec<Fact>>) -> Option<u32> {
         let Observed { model, timelines } = Observed::new([vec![host()], more].concat().concat());
         let index = Index::new(&model, &timelines);
-        serving_since(&index, &[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+        serving_since(&index, None, &[20], (2 * SECOND, LOOK_NS)).map(|thread| thread.tid)
     }
 
     #[test]
@@ -530,7 +542,7 @@ mod tests {
             }
             let Observed { model, timelines } = Observed::new(facts);
             let index = Index::new(&model, &timelines);
-            serving_since(&index, &[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+            serving_since(&index, None, &[20], (2 * SECOND, LOOK_NS)).map(|thread| thread.tid)
         };
         assert_eq!(sleeps(true, 1_000_000), Some(21));
         assert_eq!(sleeps(true, 15_000_000), Some(20), "it slept before the question came");

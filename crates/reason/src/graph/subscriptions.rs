@@ -17,10 +17,11 @@
 //! one that serves another client is no such thing: so are those who listen to each other's changes. Rejected: names of
 //! programs and commands, and whether a client works between two waits (who has no work to do asks at once).
 
-use super::chains::Leaf;
+use super::chains::{ChainLink, Leaf};
 use super::index::Index;
 use super::question::is_for_what_comes;
 use super::wakers::is_by_clock;
+use super::ways::owed::only_child;
 use crate::facts::{Endpoint, Ns, ObjectRef};
 use crate::model::Model;
 use crate::model::object::Object;
@@ -59,6 +60,21 @@ pub(super) fn rests(leaves: &[Leaf]) -> bool {
     rests().count() >= WAITS_MIN.count() && rests().all(|ns| ns * 2 < all_ns)
 }
 
+/// Whether a chain leads from a master, whose one child is a worker of the same program that takes connections with it, to nobody who works or to a thing that
+/// is held: a server at rest, of whose clients each has a life of its own. Of any other program such a child is what its parent waits for.
+pub(super) fn is_of_master_at_rest(index: &Index<'_>, leaf: &Leaf) -> bool {
+    let [master, worker, ..] = &leaf.links[..] else { return false };
+    let (pid, child) = (master.who.pid, worker.who.pid);
+    let name = |pid: u32| index.model.threads.process_name(pid);
+    let takes = |pid: u32| index.connections.listening(pid).next().is_some();
+    let is_child = pid != child && master.because == Some(only_child::BECAUSE);
+    let works = |link: &ChainLink| link.who.pid == child && link.class == WaitClass::Running;
+    is_child
+        && name(pid) == name(child)
+        && (takes(pid) || takes(child))
+        && (worker.is_brought || leaf.named().is_none() && !works(leaf.root()))
+}
+
 #[derive(Default)]
 struct Asked {
     ended: usize,
@@ -93,22 +109,26 @@ impl Subscriptions {
         Self { ended_min, by_connection: BTreeMap::new() }
     }
 
-    /// Whether a wait is for what comes on a connection.
+    /// Whether a wait is for what comes on a connection, or through a pipe from who may wait on one.
     pub(super) fn concern(wait: &WaitSpan) -> bool {
-        matches!(wait.object, Object::Inet(_) | Object::Unix(_)) && wait.class.is_for_somebody()
+        let reads_on = matches!(wait.object, Object::Inet(_) | Object::Unix(_) | Object::Pipe(_));
+        reads_on && wait.class.is_for_somebody()
     }
 
     /// Adds a leaf of such a wait, and whether it counts.
     pub(super) fn take(&mut self, index: &Index<'_>, wait: &WaitSpan, leaf: Leaf, counted: bool) {
         let rests = || leaf.links.len() > 1 && leaf.root().class == WaitClass::Idle;
-        if is_for_what_comes(index, wait) && rests() && !is_held(&leaf) {
+        // On a host the pace of another client is nobody's late answer, however much of the rest the server works.
+        let is_anothers = self.ended_min == 0 && leaf.is_for_anothers_word();
+        if is_anothers || is_for_what_comes(index, wait) && rests() && !is_held(&leaf) {
             return;
         }
         let key = (wait.thread.pid, wait.object.clone());
         let asked = self.by_connection.entry(key).or_default();
         if asked.last_begin_ns.replace(wait.begin_ns) != Some(wait.begin_ns) {
-            asked.ended += usize::from(!wait.standing);
+            // Who looks at the clock meanwhile has got nothing, and goes on waiting for the same.
             if !wait.standing && !is_by_clock(wait) {
+                asked.ended += 1;
                 asked.parts_ns.push(wait.end_ns.saturating_sub(wait.begin_ns));
             }
         }
@@ -271,5 +291,86 @@ mod tests {
         assert_eq!(of_loop(10, 5_000, 4_000), Verdict::Idle, "a subscriber");
         assert_eq!(of_loop(20, 5_000, 4_000), Verdict::Idle, "its broker");
         assert_eq!(of_loop(10, 4_000, 5_000), Verdict::Waits, "it has asked");
+    }
+
+    /// What is said of process 10, which polls its connection to the loop 20 again and again; each wait is ended by the clock, or by something that came.
+    fn polls(by_clock: bool) -> Verdict {
+        let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let listens = inet("tcp", 201, "0.0.0.0:80", "0.0.0.0:0", 10);
+        let talked = |sent_jiffies, received_jiffies| {
+            let jiffy_ns = 4_000_000;
+            let turn = TcpTurn { sent_jiffies, received_jiffies, jiffy_ns, ..TcpTurn::default() };
+            let (turn, acked_bytes) = (Some(turn), 80);
+            SocketState { turn, acked_bytes, received_bytes: 900, ..SocketState::default() }
+        };
+        let at_end = |fact: Fact| Fact { at_ns: LOOK_NS, ..fact };
+        let mut facts = vec![
+            look_at(TargetKind::Process, 10),
+            with_state(20, "web", listens, SocketState::default()),
+            at_end(with_state(10, "curl", near(), talked(4_000, 5_000))),
+            at_end(with_state(20, "web", far(), talked(5_000, 4_000))),
+        ];
+        let tenths = LOOK_NS / 100_000_000;
+        for at in 0..10 {
+            let (from, to) = (at * tenths / 10, (at + 1) * tenths / 10);
+            let mut poll = wait(10, "curl", "poll", near(), from, to);
+            if let Body::Wait(poll) = &mut poll.body {
+                poll.place.args = [1, 1, 500, 0, 0, 0];
+                let (context, by) = match by_clock {
+                    true => (WakeContext::HardInterrupt, ThreadRef::default()),
+                    false => (WakeContext::SoftInterrupt, crate::rules::scenes::thread(20, "web")),
+                };
+                poll.wake = Some(Wake { at_ns: poll.end_ns, context, by, ..Wake::default() });
+            }
+            facts.push(poll);
+        }
+        let rests =
+            Place { state: WaitState::Sleep, syscall: "epoll_wait".into(), ..Place::default() };
+        facts.push(at_place(20, "web", rests));
+        explain([host(), facts].concat()).answer.verdict
+    }
+
+    #[test]
+    fn who_looks_at_the_clock_meanwhile_has_got_nothing() {
+        assert_eq!(polls(true), Verdict::Waits, "one answer that is late");
+        assert_eq!(polls(false), Verdict::Idle, "one message after another");
+    }
+
+    /// What is said of master 10, which waits for signals and has one child that listens: a loop of this name, or one that computes.
+    fn of_master(child: &str, works: bool) -> Verdict {
+        let who = |pid: u32, comm: &str| crate::rules::scenes::thread(pid, comm);
+        let begun = Thread { thread: who(20, child), parent_pid: 10, ..Thread::default() };
+        let rest = |syscall: &str| Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            args: [3, 0, 64, u64::MAX, 0, 0],
+            ..Place::default()
+        };
+        let (begin_ns, end_ns) = (0, LOOK_NS);
+        let ran = Ran { thread: who(20, child), begin_ns, end_ns, cpu: 0 };
+        let does = match works {
+            true => Fact { at_ns: LOOK_NS, body: Body::Ran(ran) },
+            false => at_place(20, child, rest("epoll_wait")),
+        };
+        let facts = vec![
+            crate::rules::scenes::of_process(10, "web"),
+            crate::rules::scenes::identity(begun),
+            crate::rules::scenes::endpoint(
+                20,
+                child,
+                inet("tcp", 300, "0.0.0.0:80", "0.0.0.0:0", 10),
+            ),
+            at_place(10, "web", rest("rt_sigsuspend")),
+            does,
+        ];
+        explain([host(), facts].concat()).answer.verdict
+    }
+
+    #[test]
+    fn a_master_whose_worker_rests_waits_for_nobody_and_a_wrapper_for_its_child() {
+        assert_eq!(of_master("web", false), Verdict::Idle);
+        assert_eq!(of_master("app", false), Verdict::Waits, "a wrapper");
+        assert_ne!(of_master("web", true), Verdict::Idle, "its worker computes");
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn task_that_woke(index: &Index<'_>, wait: &WaitSpan) -> Option<Threa
 }
 
 /// Whether a wake-up came with a signal that asks to end: whoever waits in vain for something else is sent one at last (timeout(1), ^C).
-fn is_asked_to_end(index: &Index<'_>, who: &ThreadRef, wake: &Wake) -> bool {
+pub(super) fn is_asked_to_end(index: &Index<'_>, who: &ThreadRef, wake: &Wake) -> bool {
     let (since_ns, until_ns) =
         (wake.at_ns.saturating_sub(ONE_CALL_NS), wake.at_ns.saturating_add(ONE_CALL_NS));
     let signals = &index.model.threads.signals;
@@ -87,7 +87,7 @@ pub fn by_kernel_thread(wait: &WaitSpan) -> bool {
 
 /// Whether the clock ended a wait for events: an interrupt did that is no packet's, in a call that may time out (packets come in
 /// soft interrupts). Where no wake-up is seen: it took as long as the call was to wait at most.
-pub(super) fn is_by_clock(wait: &WaitSpan) -> bool {
+pub fn is_by_clock(wait: &WaitSpan) -> bool {
     let interrupts =
         |wake: &Wake| wake.context == WakeContext::HardInterrupt && wake.disk.is_none();
     wait.wake.as_ref().is_some_and(interrupts) && may_time_out(&wait.place) || has_timed_out(wait)

@@ -23,6 +23,7 @@ use super::end::{End, EndKey, Lost};
 use super::ends::{Found, command_end_ns, command_root, named_key};
 use super::next::Next;
 use super::parallel::child_that_ended;
+use super::wakers::task_that_woke;
 use super::ways;
 use super::ways::way::Waiter;
 use crate::facts::{Ns, ThreadRef};
@@ -383,13 +384,13 @@ fn awaited(
         | Next::Answer(_, thread) => {
             known.get(&graph.model.threads.key(&thread)).copied().filter(|other| *other != line)
         }
-        Next::Question(_)
-        | Next::Peer(_)
-        | Next::Room(_)
-        | Next::Goroutine(_)
-        | Next::OwnClock
-        | Next::Inside
-        | Next::Nobody => None,
+        Next::Room(_) | Next::Goroutine(_) | Next::OwnClock | Next::Inside => None,
+        // A thread that only rests needs nothing itself, whatever its process has asked meanwhile: it goes on once another has woken it.
+        Next::Question(_) | Next::NameServer(_) | Next::Peer(_) | Next::Nobody => {
+            task_that_woke(index, wait)
+                .and_then(|by| known.get(&graph.model.threads.key(&by)).copied())
+                .filter(|other| *other != line)
+        }
     }
 }
 

@@ -258,6 +258,62 @@ fn a_thread_that_ends_with_its_process_is_not_what_the_command_needs() {
     assert!(saved(1_000_000) < 0.1, "{}", saved(1_000_000));
 }
 
+/// A runtime's own thread is at rest, or sleeps, until the command wakes it at its end and waits for it.
+#[test]
+fn a_thread_that_rests_until_it_is_woken_needs_no_time_itself() {
+    let saved = |syscall: &str, args: [u64; 6], context: WakeContext, asks: bool| {
+        let mut facts = command(&[sleeps(20, 3)], SECOND);
+        let end = facts.last().map_or(0, |fact| fact.at_ns);
+        let wakes = end - SECOND / 10;
+        let (main, me) = (thread(10, "sh"), ThreadRef { tid: 12, ..thread(10, "pool") });
+        let forked = Fork { parent: main.clone(), child: me.clone(), flags: 0 };
+        facts.retain_mut(|fact| {
+            if let Body::Ran(ran) = &mut fact.body
+                && ran.end_ns == end
+            {
+                (ran.end_ns, fact.at_ns) = (wakes, wakes);
+            }
+            true
+        });
+        let wait = |who: &ThreadRef, by: &ThreadRef, (from, to), (syscall, args), context| {
+            let place = Place { args, ..place(syscall, 0) };
+            let wake = Some(Wake { at_ns: to, context, by: by.clone(), ..Wake::default() });
+            let thread = who.clone();
+            let (begin_ns, end_ns) = (from, to);
+            at(to, Body::Wait(Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() }))
+        };
+        let futex = ("futex", [0x7000, 128, 0, 0, 0, 0]);
+        facts.push(at(1, Body::Fork(forked)));
+        facts.push(wait(&me, &main, (1, wakes), (syscall, args), context));
+        facts.push(wait(&main, &me, (wakes, end), futex, WakeContext::Task));
+        // Its process has asked a name server that does not answer.
+        let (server, local) = ("10.0.0.2:53".parse(), "10.0.0.1:40000".parse());
+        let query = DnsQuery {
+            thread: main.clone(),
+            server: server.expect("an address"),
+            local: local.expect("an address"),
+            id: 1,
+            name: "db.test".into(),
+            question_type: 1,
+            socket_ino: 0,
+        };
+        facts.extend(asks.then_some(at(2, Body::DnsQuery(query))));
+        let ran = Ran { thread: me.clone(), begin_ns: wakes, end_ns: end, cpu: 1 };
+        facts.push(at(end, Body::Ran(ran)));
+        facts.push(at(end, Body::Exit(Exit { thread: me, last: false, code: Some(0) })));
+        let asked = asked(facts);
+        let child = asked.iter().find(|it| it.0 == "job20").map(|it| it.3);
+        child.unwrap_or_else(|| panic!("{asked:?}"))
+    };
+    let (task, clock) = (WakeContext::Task, WakeContext::HardInterrupt);
+    for asks in [false, true] {
+        let rests = saved("epoll_pwait", [9, 1, 1024, u64::from(u32::MAX), 0, 8], task, asks);
+        assert!(near(rests, 3.0), "{asks}: {rests}");
+    }
+    let sleeps = saved("clock_nanosleep", [0; 6], clock, false);
+    assert!(sleeps < 0.1, "it needs the time: {sleeps}");
+}
+
 #[test]
 fn both_together_cost_more_than_one_by_one() {
     let Observed { model, timelines } =

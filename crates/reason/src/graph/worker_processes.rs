@@ -122,9 +122,11 @@ fn is_busy(index: &Index<'_>, pid: u32, master: u32, at_ns: Ns) -> bool {
     threads.iter().any(|thread| index.waits.is_seen(thread)) && !threads.iter().any(is_free)
 }
 
-/// What a thread waits for at a time.
+/// What a thread waits for at a time. What stands was seen for the last time one thread after the other.
 fn last<'a>(index: &Index<'a>, thread: &ThreadRef, at_ns: Ns) -> Option<&'a WaitSpan> {
-    index.waits.at(thread, at_ns.saturating_sub(1))
+    let all = index.waits.of(thread);
+    let last = all[..all.partition_point(|it| it.begin_ns < at_ns)].last()?;
+    (last.standing || at_ns <= last.end_ns).then_some(last)
 }
 
 /// Of processes that somebody waits for, if all are one server's and none of its workers is free: the worker that stands longest, where all
@@ -205,6 +207,15 @@ mod tests {
         assert_eq!(found(["clock_nanosleep", "accept4"]), (None, None));
         // Whose question each has is not known.
         assert_eq!(found(["clock_nanosleep", "flock"]), (Some((2, 1)), None));
+    }
+
+    #[test]
+    fn threads_that_are_seen_one_after_the_other_stand_all_the_same() {
+        let mut facts = scene(["clock_nanosleep", "clock_nanosleep"]);
+        for fact in facts.iter_mut().filter(|fact| matches!(fact.body, Body::Blocked(_))) {
+            fact.at_ns = LOOK_NS - 30_000;
+        }
+        assert_eq!(found_in(facts), (Some((2, 1)), Some(21)));
     }
 
     /// Workers whose calls are those, and a master that waits there instead.

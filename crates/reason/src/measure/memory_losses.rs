@@ -80,6 +80,17 @@ impl Loss {
         self.in_reclaim(reads_back) + self.in_reading(reads_back)
     }
 
+    /// What is waited for it, of what it waits: no more than this, seconds.
+    fn waited_for(&self, seconds: f64) -> Self {
+        let waited_in_reclaim = self.waited_in_reclaim.min(seconds);
+        Self {
+            process: self.process.clone(),
+            waited_in_reclaim,
+            waited_for_swap: self.waited_for_swap.min(seconds - waited_in_reclaim),
+            ..Self::default()
+        }
+    }
+
     /// Altogether.
     pub fn seconds(&self, reads_back: bool) -> f64 {
         self.off_cpu(reads_back) + self.on_cpu(reads_back)
@@ -103,6 +114,8 @@ pub struct Inputs<'m> {
     pub readers: &'m BTreeMap<u32, Reader>,
     /// The processes of what is looked at that were sampled.
     pub sampled: &'m [cpu_profile::Spent],
+    /// Who is not looked at and makes room while somebody who is looked at waits for it: how long that is waited for, seconds.
+    pub waited_for: &'m BTreeMap<u32, f64>,
 }
 
 /// Whose losses are meant.
@@ -132,7 +145,11 @@ impl Inside<'_> {
             Whose::Group(one) => is_member(model, ancestry, thread, one.group),
             Whose::Processes(pids) => pids.contains(&thread.pid),
         };
-        let has = model.in_target(thread) && is_meant;
+        let is_waited_for = || {
+            matches!(self.whose, Whose::Group(_))
+                && self.inputs.waited_for.contains_key(&thread.pid)
+        };
+        let has = is_meant && (model.in_target(thread) || is_waited_for());
         self.known.borrow_mut().insert(thread.pid, has);
         has
     }
@@ -186,6 +203,11 @@ pub fn of(inputs: &Inputs<'_>, whose: Whose<'_>) -> Spent {
         loss.reclaimed_hard += if is_hard(reclaim) { seconds } else { 0.0 };
     }
     add_reading(&inside, &mut spent);
+    for (pid, seconds) in inputs.waited_for {
+        if let Some(loss) = spent.get_mut(pid) {
+            *loss = loss.waited_for(*seconds);
+        }
+    }
     spent
 }
 

@@ -284,6 +284,18 @@ impl<'a> Measures<'a> {
         self.spent(Whose::Processes(readers))
     }
 
+    /// Who is not looked at and makes room at the end of the chains of who is: what is waited for each, seconds.
+    fn make_room_beyond(&self) -> BTreeMap<u32, f64> {
+        let mut all = BTreeMap::new();
+        for end in self.graph.ends.iter().filter(|end| memory_losses::is_of_memory(end, false)) {
+            let who = end.links.get(end.named).map(|link| &link.who);
+            if let Some(who) = who.filter(|who| !self.model.in_target(who)) {
+                *all.entry(who.pid).or_insert(0.0) += end.seconds;
+            }
+        }
+        all
+    }
+
     fn spent(&self, whose: Whose<'_>) -> memory_losses::Spent {
         let inputs = memory_losses::Inputs {
             model: self.model,
@@ -292,6 +304,7 @@ impl<'a> Measures<'a> {
             profile: &self.profile,
             readers: &self.memory.readers,
             sampled: &self.sampled(),
+            waited_for: &self.make_room_beyond(),
         };
         memory_losses::of(&inputs, whose)
     }

@@ -5,6 +5,8 @@
 //! the members do.
 
 use crate::facts::{Ns, ObjectRef, ThreadRef};
+use crate::graph::upstreams;
+use crate::graph::worker_processes::BusyWorkers;
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
 use crate::model::{Model, words};
@@ -37,6 +39,8 @@ pub fn led_by_answers(
         let of_threads = || is_led_to(pid).then(|| of_threads(measures.model, *pid)).flatten();
         of_workers(measures, *pid).or_else(of_threads)
     });
+    let last = || chain.last().filter(|(pid, led)| *led && Some(*pid) != first);
+    let said = said.or_else(|| of_upstream(measures, last()?.0));
     said.map_or_else(String::new, |said| format!(" {said}"))
 }
 
@@ -47,6 +51,18 @@ fn of_process(measures: &Measures<'_>, pid: u32) -> Option<String> {
 /// The worker processes of a server, if a connection waits for one of them.
 fn of_workers(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let busy = measures.graph.busy_workers(pid).filter(|busy| busy.waiting > 0)?;
+    Some(of_busy(&busy, ""))
+}
+
+/// Those of a server that a process asks over a unix socket: which of its clients' questions is there such a socket does not say.
+fn of_upstream(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    let busy = upstreams::busy(&measures.graph, pid).filter(|busy| busy.waiting > 0)?;
+    let by = words::who(&measures.model.threads.thread_ref(pid));
+    Some(of_busy(&busy, &format!(", which {by} asks,")))
+}
+
+/// That all workers are busy; `asked`: by whom, behind the server's name.
+fn of_busy(busy: &BusyWorkers, asked: &str) -> String {
     let all = match busy.workers.len() {
         1 => "The only worker".to_string(),
         all => format!("All {all} workers"),
@@ -64,10 +80,10 @@ fn of_workers(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let setting = workers_setting(&busy.master.comm);
     let setting =
         setting.map_or_else(String::new, |it| format!("; {it} says how many there may be"));
-    Some(format!(
-        "{all} of {} {are} busy, and {connections} {wait}{at} until one is free{setting}.",
+    format!(
+        "{all} of {}{asked} {are} busy, and {connections} {wait}{at} until one is free{setting}.",
         words::who(&busy.master)
-    ))
+    )
 }
 
 /// The threads of a pool inside a program, all of which have a task in hand. One of a single thread says nothing: whatever polls for good runs so.
@@ -149,7 +165,7 @@ fn places_of(measures: &Measures<'_>, pid: u32) -> String {
 mod tests {
     use super::*;
     use crate::facts::*;
-    use crate::rules::scenes::{LOOK_NS, host, identity};
+    use crate::rules::scenes::{LOOK_NS, blocked, endpoint, host, identity, thread};
     use crate::waits::timeline::Observed;
 
     fn said(inner: &[&str]) -> String {
@@ -182,6 +198,38 @@ mod tests {
         }
         let observed = Observed::new(facts);
         led_by_answers(&Measures::of_observed(&observed), chain.iter().copied())
+    }
+
+    /// What is said of nginx 20, which waits to be accepted at a unix socket of worker 31, by a chain that leads there for an answer or not.
+    fn of_proxy(is_for_answer: bool, worker_does: &str) -> String {
+        let path = || Some("/run/g.sock".to_string());
+        let listens = || ObjectRef::Unix { ino: 200, peer_ino: 0, path: path() };
+        let queued = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let of = |pid: u32, parent_pid: u32| {
+            identity(Thread { thread: thread(pid, "gunicorn"), parent_pid, ..Thread::default() })
+        };
+        let mut facts = host();
+        facts.extend([
+            of(30, 1),
+            of(31, 30),
+            endpoint(30, "gunicorn", listens()),
+            endpoint(31, "gunicorn", listens()),
+            endpoint(20, "nginx", queued),
+            blocked(30, "gunicorn", WaitState::Sleep, "clock_nanosleep"),
+            blocked(31, "gunicorn", WaitState::Sleep, worker_does),
+            blocked(20, "nginx", WaitState::Sleep, "epoll_wait"),
+        ]);
+        let observed = Observed::new(facts);
+        led_by_answers(&Measures::of_observed(&observed), [(9, true), (20, is_for_answer)])
+    }
+
+    #[test]
+    fn a_full_server_that_a_proxy_asks_over_a_unix_socket_is_said_with_the_proxy() {
+        let said = of_proxy(true, "flock");
+        let only = "The only worker of gunicorn 30, which nginx 20 asks, is busy, and 1 connection waits at /run/g.sock";
+        assert!(said.contains(only), "{said}");
+        assert_eq!(of_proxy(true, "epoll_wait"), "", "it rests");
+        assert_eq!(of_proxy(false, "flock"), "", "it has a lock");
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub mod memory;
 pub mod names;
 pub mod net;
 pub mod object;
+pub mod overlay;
 mod push;
+mod refused_packets;
 mod sent_to;
 pub mod stacks;
 pub mod terminal;
@@ -278,6 +280,10 @@ impl Model {
         self.containers.finish(&self.threads);
         self.net.finish();
         self.disk.finish();
+        let (net, held, threads, waits) = (&self.net, &self.held, &self.threads, &self.waits);
+        let refused = refused_packets::all(refused_packets::Seen { net, held, threads, waits });
+        self.threads.denied.extend(refused);
+        self.threads.denied.sort_by_key(|(at_ns, _)| *at_ns);
     }
 
     /// Hands the observed waits over to whoever makes timelines of them; once, after `finish`.

@@ -45,6 +45,7 @@ pub(super) static MARIADB: Program = Program {
     files: super::program::Files { plumbing_paths: &["tpool::"], ..super::program::Files::NONE },
     question: Some(|doors, _| question("mariadb", doors)),
     question_about: |doors, kind| question_about("mariadb", doors, kind),
+    prepared: Some(|doors| says("mariadb", doors, PREPARED)),
     replica: Some(REPLICA),
     ..Program::UNKNOWN
 };
@@ -54,6 +55,7 @@ pub(super) static MYSQL: Program = Program {
     names: &["mysqld"],
     question: Some(|doors, _| question("mysql", doors)),
     question_about: |doors, kind| question_about("mysql", doors, kind),
+    prepared: Some(|doors| says("mysql", doors, PREPARED)),
     ..Program::UNKNOWN
 };
 
@@ -66,6 +68,9 @@ const SESSIONS: &str = "show full processlist; \
 /// the plugin nor the instruments that list locks, which are off unless somebody has asked for them.
 const USER_LOCKS: &str = "select id, info, is_used_lock(substring_index(substring_index(info, '(''', -1), '''', 1)) as held_by \
     from information_schema.processlist where state = 'User lock'; show full processlist";
+
+/// Transactions that were prepared, by the names that XA COMMIT and XA ROLLBACK take.
+const PREPARED: &str = "xa recover";
 
 const REPLICA: ReplicaSetting = ReplicaSetting {
     name: "rpl_semi_sync_master_enabled",
@@ -98,6 +103,14 @@ fn says(client: &str, doors: &Doors, sql: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_transactions_are_prepared_is_asked_of_both() {
+        for program in [&MARIADB, &MYSQL] {
+            let asks = program.prepared.map(|asks| asks(&Doors::default()));
+            assert!(asks.is_some_and(|asks| asks.ends_with("-e \"xa recover\"")));
+        }
+    }
 
     #[test]
     fn of_a_user_lock_the_server_is_asked_whose_it_is() {

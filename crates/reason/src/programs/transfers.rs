@@ -10,6 +10,11 @@ pub(super) static TRANSFERS: Program = Program {
     own_limits: &[
         OwnLimit { commands: &["rsync", "rclone"], options: &["--bwlimit"] },
         OwnLimit { commands: &["curl", "wget", "wget2"], options: &["--limit-rate"] },
+        OwnLimit { commands: &["aria2c"], options: ARIA2 },
+        OwnLimit { commands: &["axel"], options: &["--max-speed", "-s"] },
+        OwnLimit { commands: &["yt-dlp", "youtube-dl"], options: &["--limit-rate", "-r"] },
+        OwnLimit { commands: &["iperf"], options: &["--bitrate", "--bandwidth", "-b"] },
+        OwnLimit { commands: &["ddrescue"], options: &["--max-read-rate"] },
         OwnLimit { commands: &["pv"], options: &["-L", "--rate-limit"] },
         OwnLimit { commands: &["scp", "sftp"], options: &["-l"] },
         OwnLimit { commands: &["mbuffer"], options: &["-r", "-R"] },
@@ -19,6 +24,14 @@ pub(super) static TRANSFERS: Program = Program {
     ],
     ..Program::UNKNOWN
 };
+
+/// Of aria2c(1).
+const ARIA2: &[&str] = &[
+    "--max-overall-download-limit",
+    "--max-download-limit",
+    "--max-overall-upload-limit",
+    "--max-upload-limit",
+];
 
 impl OwnLimit {
     /// The option with its value, as a command line sets it; none where the value is 0, which these programs take for no limit.
@@ -58,6 +71,10 @@ mod tests {
         assert_eq!(of("pv -L100k f").as_deref(), Some("-L100k"));
         assert_eq!(of("curl --limit-rate 1M http://x").as_deref(), Some("--limit-rate 1M"));
         assert_eq!(of("rsync -a a b"), None);
+        let of_aria = "aria2c -q --max-download-limit=300K -d /tmp http://x";
+        assert_eq!(of(of_aria).as_deref(), Some("--max-download-limit=300K"));
+        assert_eq!(of("aria2c --max-download-limit=0 http://x"), None, "no limit");
+        assert_eq!(of("axel -s 10240 http://x").as_deref(), Some("-s 10240"));
         for none in ["rsync --bwlimit=0 a b", "rsync --bwlimit 0 a b", "pv -L0 f", "pv -L 0k f"] {
             assert_eq!(of(none), None, "{none}: no limit");
         }

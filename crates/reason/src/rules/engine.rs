@@ -11,7 +11,7 @@ pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, ImpactMoment, Severity, Wording};
 use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, continued, lasting, own_pace};
 use crate::facts::{TargetKind, ThreadRef};
-use crate::graph::ends::End;
+use crate::graph::ends::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::moment::{self, Moment};
 use crate::measure::pools;
@@ -230,7 +230,7 @@ fn is_brief(measures: &Measures<'_>, end: &End) -> bool {
     end.seconds < BRIEF_SHARE * measures.wall_seconds() * threads.len().max(1) as f64
 }
 
-/// Of a command: the share of its path. Else of the victims' time that was not idle.
+/// Of a command: the share of its path. Else of the victims' time that was not idle; of who was asked about, what it waits for others is none.
 fn impact(
     measures: &Measures<'_>,
     (seconds, lost): (f64, f64),
@@ -238,8 +238,10 @@ fn impact(
     losses: &Losses,
 ) -> Impact {
     let wall = measures.wall_seconds().max(1e-9);
-    let of_all =
-        || losses.iter().map(|(pid, (_, lost))| measures.demand_seconds(*pid).max(*lost)).sum();
+    let of_one = |pid: u32, lost: f64| {
+        (measures.demand_seconds(pid) + asked_seconds(measures, pid)).max(lost)
+    };
+    let of_all = || losses.iter().map(|(pid, (_, lost))| of_one(*pid, *lost)).sum();
     let demand: f64 = known_demand.unwrap_or_else(of_all);
     let share = if measures.is_command() {
         seconds / wall
@@ -250,6 +252,20 @@ fn impact(
     };
     let share = share.clamp(0.0, 1.0);
     Impact { wait_seconds_per_second: seconds / wall, share, moment: None }
+}
+
+/// What a process that was asked about waits for other processes, seconds; of a host that is nobody's loss by itself.
+fn asked_seconds(measures: &Measures<'_>, pid: u32) -> f64 {
+    let target = measures.model.look.target.as_ref();
+    let is_asked = target.is_some_and(|it| it.kind == TargetKind::Process);
+    let is_for_another = |end: &&End| {
+        use EndKind::{Lock, Open, Person, Remote, Sleep};
+        let asks = end.links.first().is_some_and(|link| link.class.is_for_somebody());
+        let leads_away = end.links.last().is_some_and(|root| root.who.pid != pid);
+        is_asked && asks && leads_away && matches!(end.kind, Lock | Open | Person | Remote | Sleep)
+    };
+    let ends = measures.graph.ends.iter().filter(is_for_another);
+    ends.map(|end| end.counted_seconds(pid)).sum()
 }
 
 fn in_contract(measures: &Measures<'_>, moment: &Moment) -> ImpactMoment {
@@ -322,5 +338,40 @@ mod tests {
     fn brief_waits_of_a_process_count_by_what_they_cost_each_thread() {
         assert_eq!(severity(800), Some(Severity::Note), "6 % of each thread's time");
         assert!(severity(8_000) > Some(Severity::Note), "64 %");
+    }
+
+    /// How bad it is for process 10 that one of its threads waits for half a second for a mutex, alone or while its main thread waits for a child
+    /// that sleeps.
+    fn beside_a_child(waits_for_it: bool) -> Option<Severity> {
+        let (half_ns, sleep) = (500_000_000, thread(30, "sleep"));
+        let of = |tid| ThreadRef { tid, ..thread(10, "app") };
+        let place = |syscall: &str, args| Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            args,
+            ..Place::default()
+        };
+        let (by, context) = (of(14), WakeContext::Task);
+        let wake = Some(Wake { at_ns: half_ns, context, by, ..Wake::default() });
+        let (thread, place_of_lock) = (of(11), place("futex", [0x1000, 128, 2, 0, 0, 0]));
+        let lock = Wait { thread, end_ns: half_ns, place: place_of_lock, wake, ..Wait::default() };
+        let mut facts = host();
+        facts.extend([of_process(10, "app"), Fact { at_ns: half_ns, body: Body::Wait(lock) }]);
+        if waits_for_it {
+            let child = Thread { thread: sleep, parent_pid: 10, ..Thread::default() };
+            facts.extend([
+                identity(child),
+                blocked(30, "sleep", WaitState::Sleep, "clock_nanosleep"),
+                at_place(10, "app", place("wait4", [30, 0, 0, 0, 0, 0])),
+            ]);
+        }
+        let found = explain(facts).findings;
+        found.iter().find(|it| it.code == "lock.futex").map(|it| it.severity)
+    }
+
+    #[test]
+    fn a_small_part_of_what_is_waited_for_is_a_note() {
+        assert_eq!(beside_a_child(false), Some(Severity::Warning));
+        assert_eq!(beside_a_child(true), Some(Severity::Note));
     }
 }

@@ -72,7 +72,7 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         return futex(place);
     }
     if is_disk(frames, place) {
-        if is_served(place) {
+        if is_served(place, frames) {
             return WaitClass::FuseDaemon;
         }
         let faults = has(frames, &["filemap_fault", "do_fault", "__do_fault", "handle_mm_fault"]);
@@ -150,9 +150,13 @@ fn is_disk(frames: &[String], place: &Place) -> bool {
     has(frames, DISK_FUNCTIONS) || (place.iowait && place.state == WaitState::DiskSleep)
 }
 
-/// A file of a file system that a program serves. Of what is read ahead the waiter's own stack says only that it waits for a page.
-fn is_served(place: &Place) -> bool {
+/// A file of a file system that a program serves. Of what is read ahead the waiter's own stack says only that it waits for a page; through an
+/// overlay, whose file it is, which file system reads.
+fn is_served(place: &Place, frames: &[String]) -> bool {
     const SERVED: [&str; 2] = ["fuse", "virtiofs"];
+    if frames.iter().any(|frame| frame.starts_with("fuse_")) {
+        return true;
+    }
     let Some(ObjectRef::File(file)) = &place.object else { return false };
     SERVED.iter().any(|kind| file.fs_type.starts_with(kind))
 }
@@ -367,12 +371,15 @@ mod tests {
 
     #[test]
     fn a_page_of_a_file_that_a_daemon_serves_is_the_daemons() {
-        let reads = |fs_type: &str| {
+        let reads_by = |fs_type: &str, by: &str| {
             let file = FileRef { fs_type: fs_type.into(), ..FileRef::default() };
             let object = Some(ObjectRef::File(file));
             let at = Place { object, iowait: true, ..place(WaitState::DiskSleep, "read") };
-            class(&at, &["io_schedule", "folio_wait_bit_common", "filemap_read"])
+            class(&at, &["io_schedule", "folio_wait_bit_common", "filemap_read", by])
         };
+        let reads = |fs_type: &str| reads_by(fs_type, "vfs_read");
+        assert_eq!(reads_by("overlay", "fuse_file_read_iter"), WaitClass::FuseDaemon);
+        assert_eq!(reads_by("overlay", "ext4_file_read_iter"), WaitClass::Disk);
         assert_eq!(reads("fuse"), WaitClass::FuseDaemon);
         assert_eq!(reads("fuseblk"), WaitClass::FuseDaemon);
         assert_eq!(reads("ext4"), WaitClass::Disk);

@@ -8,7 +8,7 @@ use super::span::WaitSpan;
 use super::{WaitClass, disk_at_work, kernel_lock};
 use crate::facts::*;
 use crate::model::object::{CORE_DUMP, CgroupKey, FileKey, Object};
-use crate::model::{Model, membership};
+use crate::model::{Model, membership, overlay};
 use std::collections::BTreeSet;
 
 /// The run queue, or the quota, that a thread waits in.
@@ -23,6 +23,9 @@ pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
 /// Types of file systems whose files another host, or a program, has; by how they begin.
 const NOT_ON_DISK: &[&str] =
     &["nfs", "cifs", "smb3", "ceph", "9p", "afs", "fuse", "virtiofs", "lustre", "gpfs"];
+
+/// Serves nothing itself: what is waited for is the program that serves a layer of it.
+const OVERLAY: &str = "overlay";
 
 /// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to, else the
 /// only one that was at work all the while.
@@ -67,8 +70,12 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
         Reclaim => Object::Memory(None),
         FrozenFs => Object::FileSystem(file_of(span).map(|file| file.dev)),
         FuseDaemon => {
-            let dev = file_of(span).map(|file| file.dev);
-            Object::FuseFileSystem(dev.or_else(|| only_fuse_mount(model)))
+            let below = |file: &FileRef| match file.fs_type.as_str() {
+                OVERLAY => overlay::served_layer(&model.disk, file.dev),
+                _ => Some(file.dev),
+            };
+            let dev = file_of(span).map_or_else(|| only_fuse_mount(model), below);
+            Object::FuseFileSystem(dev)
         }
         Dns => dns(model, span),
         // Its arguments name a set of semaphores, and no word.

@@ -150,10 +150,12 @@ impl Accepted {
         }
     }
 
-    /// Whether a loop that polls a pipe of its own is only woken by that: it is all, or not all, that the loop polls.
+    /// Whether a loop that polls a pipe of its own is only woken by that: it is all, or not all, that the loop polls. What epoll waits for besides is known
+    /// of a wait that stands.
     fn wakes_itself(&self, pid: u32, place: &Place) -> bool {
         let is_own_pipe = |fd: &u32| self.own_pipe_descriptors.contains(&(pid, *fd));
-        place.polled.len() == 1 || !place.polled.iter().all(is_own_pipe)
+        let is_unknown = place.polled.is_empty() && place.syscall.starts_with("epoll_");
+        is_unknown || place.polled.len() == 1 || !place.polled.iter().all(is_own_pipe)
     }
 
     /// What a wait of a process in poll, select or epoll is for, if it is not for work.
@@ -336,6 +338,8 @@ mod tests {
         let pipes = [at(4, 5, false), at(5, 5, true), at(6, 7, false), at(7, 7, true)];
         assert!(polls(&pipes, "select", &[3, 4]), "it waits for what 3 is, and wakes itself by 4");
         assert!(!polls(&pipes, "select", &[4, 6]), "nobody else can write to either");
+        assert!(polls(&pipes, "epoll_wait", &[]), "what else is not known");
+        assert!(!polls(&pipes, "epoll_wait", &[4, 6]));
         assert!(own(&both, "select"));
         assert!(!own(&both, "read"));
         assert!(!own(&both[..1], "select"), "who can write was not seen");

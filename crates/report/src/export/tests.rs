@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const EXPORTED: Beside = Beside { picture: false, export: true };
+const EXPORTED: Beside = Beside { picture: false, export: true, look: false };
 
 /// What rounding to nanoseconds may leave, seconds.
 const ROUNDING: f64 = 1e-4;

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-const DRAWN: Beside = Beside { picture: true, export: false };
+const DRAWN: Beside = Beside { picture: true, export: false, look: false };
 
 /// What a page of a real look may weigh: it is mailed, and opened on phones.
 const PAGE_BYTES_MAX: usize = 300_000;

@@ -3,6 +3,8 @@
 //! Both ends of a connection are found by descriptor, so network namespaces do not matter, and neither does a translation between them that the
 //! kernel's table knows; a connection that was closed before the descriptors were read is found by the waits on it. Must not: choose between candidates.
 
+use super::families::Families;
+use super::inherited::inherited;
 use super::waits::process_of;
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
@@ -56,7 +58,7 @@ pub struct Connections<'a> {
 
 impl<'a> Connections<'a> {
     /// Indexes a model.
-    pub(super) fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+    pub(super) fn new(model: &'a Model, timelines: &'a Timelines, families: &Families<'_>) -> Self {
         let mut connections = Self {
             model,
             by_ino: HashMap::new(),
@@ -67,7 +69,13 @@ impl<'a> Connections<'a> {
             waited_pairs: HashMap::new(),
             waited_on: HashMap::new(),
         };
-        for endpoint in &model.held.endpoints {
+        // Nobody serves a client who has the socket by chance.
+        let inherited = inherited(model, families);
+        let is_own = |end: &&Endpoint| {
+            let ino = end.object.socket_ino();
+            ino.is_none_or(|ino| !inherited.contains(&(end.process.pid, ino)))
+        };
+        for endpoint in model.held.endpoints.iter().filter(is_own) {
             connections.add_endpoint(endpoint);
         }
         for wait in timelines.waits() {

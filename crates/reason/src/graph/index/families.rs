@@ -234,6 +234,21 @@ impl<'a> Families<'a> {
         lived.next().is_none().then(|| self.model.threads.present(only.child))
     }
 
+    /// The process in the foreground of a terminal that only the one child of a process has: that child leads a session of its own, and whoever began it
+    /// shows its terminal (sudo, su -P, script).
+    pub(in crate::graph) fn in_shown_terminal(&self, pid: u32, at: (Ns, Ns)) -> Option<ThreadRef> {
+        let known = |pid: u32| self.model.threads.by_id.get(&pid);
+        let child = self.only_child(pid, at.0, at.1)?;
+        let leader = known(child.pid).filter(|it| it.session == child.pid)?;
+        let is_apart = known(pid).is_some_and(|own| ![0, child.pid].contains(&own.session));
+        let job =
+            leader.foreground_group.filter(|group| is_apart && self.descends(*group, child.pid))?;
+        let job = &known(job).filter(|it| it.thread.tid == it.thread.pid)?.thread;
+        let (since_ns, until_ns) = self.there(job, at);
+        let was_there = until_ns.saturating_sub(since_ns) * 2 >= at.1.saturating_sub(at.0);
+        was_there.then(|| self.model.threads.present(job))
+    }
+
     /// One process, or one that the other began, or two of one program that a third one began: they work for each other.
     pub(in crate::graph) fn is_related(&self, one: &ThreadRef, other: &ThreadRef) -> bool {
         let are_siblings = || {

@@ -1,13 +1,15 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
 //! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
-//! who serves a device (devices.rs), questions to name servers (questions.rs), who does tasks of pools (tasks.rs), whose waits a process ended (woken.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
+//! listeners that were only inherited (inherited.rs), who serves a device (devices.rs), questions to name servers (questions.rs), who does tasks of pools (tasks.rs), whose waits a process ended (woken.rs), who has had the last word (said.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
 pub mod connections;
 pub mod devices;
 pub mod families;
+mod inherited;
 pub mod questions;
+pub mod said;
 pub mod tasks;
 pub mod waits;
 pub mod woken;
@@ -23,6 +25,7 @@ use connections::Connections;
 use devices::Devices;
 use families::Families;
 use questions::Questions;
+use said::Said;
 use tasks::Tasks;
 use waits::Waits;
 use woken::Woken;
@@ -49,6 +52,8 @@ pub struct Index<'a> {
     pub(super) woken: Woken<'a>,
     /// Who owes whom an answer.
     pub(super) debts: Debts,
+    /// Who has had the last word where.
+    pub(super) said: Said,
     /// What was written and is under way.
     pub(super) under_way: UnderWay,
 }
@@ -58,7 +63,7 @@ impl<'a> Index<'a> {
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
         let waits = Waits::new(model, timelines);
         let families = Families::new(model, timelines);
-        let connections = Connections::new(model, timelines);
+        let connections = Connections::new(model, timelines, &families);
         let accepted = |socket: &InetRef| connections.is_accepted(socket);
         let mut debts = Debts::of(model, accepted, |socket| connections.far_turn(socket));
         debts.add_owed_before(model, accepted, |pid| stood_until(model, &waits, &families, pid));
@@ -69,7 +74,7 @@ impl<'a> Index<'a> {
             far.map(|end| (end.process.pid, end.object_ino())).collect()
         });
         let (devices, questions) = (Devices::new(model), Questions::new(model));
-        let woken = Woken::new(timelines);
+        let (woken, said) = (Woken::new(timelines), Said::new(model, &connections));
         let under_way = UnderWay::of(model);
         Self {
             model,
@@ -82,6 +87,7 @@ impl<'a> Index<'a> {
             tasks: Tasks::default(),
             woken,
             debts,
+            said,
             under_way,
         }
     }

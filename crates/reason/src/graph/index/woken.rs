@@ -36,4 +36,17 @@ impl<'a> Woken<'a> {
         let last = all.partition_point(|wait| wait.end_ns <= to);
         &all[first..last.max(first)]
     }
+
+    /// When a process first woke one of some others within a time. Who was woken may get a CPU so much later.
+    pub(in crate::graph) fn first_ns(
+        &self,
+        (pid, others): (u32, &[u32]),
+        (from, to): (Ns, Ns),
+        late_ns: Ns,
+    ) -> Option<Ns> {
+        let woken = self.by(pid, from, to.saturating_add(late_ns)).iter();
+        let others = woken.filter(|wait| others.contains(&wait.thread.pid));
+        let at_ns = others.filter_map(|wait| wait.wake.as_ref()).map(|wake| wake.at_ns);
+        at_ns.filter(|at_ns| (from..=to).contains(at_ns)).min()
+    }
 }

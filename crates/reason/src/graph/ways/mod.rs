@@ -14,17 +14,28 @@ pub(crate) mod scenes;
 pub mod way;
 
 use super::next::Next;
+use crate::facts::ThreadRef;
 use way::{Waiter, Way, first};
 
 /// Who is responsible for a part of a wait, and the way there. `owed`: somebody waits for this thread, so what it waits for matters
 /// even if it is only the next event.
 pub fn responsible(at: &Waiter<'_>, owed: bool) -> (Next, Option<&'static Way>) {
-    if let Some((next, way)) = held::found(at) {
-        return (next, Some(way));
-    }
-    match owed.then(|| first(owed::LADDER, at)).flatten() {
+    let found = held::found(at).or_else(|| owed.then(|| first(owed::LADDER, at)).flatten());
+    match found.filter(|(next, _)| !is_observer(at, next)) {
         Some((next, way)) => (next, Some(way)),
         None => (Next::Nobody, None),
+    }
+}
+
+/// Whether it is holdup itself: who waits for what it prints waits for the end of the look.
+fn is_observer(at: &Waiter<'_>, next: &Next) -> bool {
+    let own_pid = at.index.model.look.host.own_pid;
+    let is_own = |by: &ThreadRef| own_pid != 0 && by.pid == own_pid;
+    match next {
+        Next::Thread(by) | Next::Later(by, _) | Next::Brought(by, _) | Next::Answer(_, by) => {
+            is_own(by)
+        }
+        _ => false,
     }
 }
 

@@ -4,7 +4,9 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::cpu_waits::{Bound, bind, by_mask, claims, cpusets_of, is_isolated, on_path, usable};
+use super::cpu_waits::{
+    Bound, bind, by_mask, claims, cpusets_of, is_isolated, on_path, usable, waited_for,
+};
 use super::interrupts;
 use crate::facts::Cgroup;
 use crate::graph::end::End;
@@ -81,7 +83,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let allowed = &one.identity.cpus_allowed;
         !allowed.is_empty() && measures.cpu.busy.keys().any(|cpu| !allowed.contains(cpu))
     };
-    let pinned = by_mask(measures).into_iter().filter(is_narrow);
+    let all = by_mask(measures).into_iter().chain(waited_for(measures, ends));
+    let pinned = all.filter(is_narrow);
     pinned.filter_map(|one| matched(measures, ends, one)).collect()
 }
 
@@ -123,6 +126,8 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> O
         because: None,
     };
     let path_seconds = on_path(measures, ends, &claims).map(|path: f64| path.min(one.ready));
+    // Whom a chain leads to is known best by that chain.
+    let is_looked_at = measures.model.in_target(&one.process);
     let sides = Sides { allowed, others, here, there };
     let by = who(measures, &one);
     let explain = move |loss: &Loss<'_>| explain(measures, &one, &sides, loss);
@@ -131,7 +136,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> O
         claims,
         path_seconds,
         losses: Some(losses),
-        chain: Some(vec![chain]),
+        chain: is_looked_at.then(|| vec![chain]),
         ..Match::new(by, Proof::TwoWitnesses, explain)
     })
 }
@@ -232,7 +237,7 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
-    use crate::rules::scenes::LOOK_NS;
+    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
 
     fn pinned(used: [f64; 2], ready: f64, more: Vec<Fact>) -> Vec<Finding> {
         let mut facts = cpus(used);
@@ -310,6 +315,41 @@ mod tests {
         let found = pinned([0.1, 1.0], 1.5, vec![target]);
         assert_eq!(found[0].code, "cpu.affinity");
         assert!((found[0].impact.share - 0.3).abs() < 0.01, "{:?}", found[0].impact);
+    }
+
+    /// Process 30 was asked about, and waits for a file lock that the encoder has, which stands without a CPU.
+    fn behind_a_lock() -> Vec<Fact> {
+        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+        let encoder = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
+        let lock = file_lock(1, (dev, ino), std::slice::from_ref(&encoder));
+        let asks = Place {
+            state: WaitState::Sleep,
+            syscall: "flock".into(),
+            object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
+            ..Place::default()
+        };
+        let place = Place { state: WaitState::Runnable, ..Place::default() };
+        let end_ns = 4_000_000_000;
+        let ready = Wait { thread: encoder, end_ns, place, ..Wait::default() };
+        vec![
+            of_process(30, "job"),
+            identity(Thread { thread: thread(30, "job"), ..Thread::default() }),
+            at_place(30, "job", asks),
+            Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
+            Fact { at_ns: end_ns, body: Body::Wait(ready) },
+        ]
+    }
+
+    #[test]
+    fn who_has_a_lock_and_is_pinned_is_named_to_who_waits_for_it() {
+        let found = |there| {
+            let found = pinned([there, 1.0], 4.5, behind_a_lock());
+            found.into_iter().find(|it| it.code == "cpu.affinity")
+        };
+        let one = found(0.1).expect("the mask");
+        assert!(one.title.starts_with("encoder is pinned to CPU 1"), "{}", one.title);
+        assert_eq!(one.chain.first().and_then(|link| link.who.pid), Some(30));
+        assert_eq!(found(0.95), None, "the other CPU has no time");
     }
 
     #[test]

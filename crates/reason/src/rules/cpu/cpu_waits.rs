@@ -7,8 +7,8 @@
 use crate::facts::{Cgroup, Thread, ThreadRef, ThreadTime};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::{Model, lifetimes};
 use crate::rules::group_limits::above;
 use crate::rules::wording::Evidence;
 use crate::rules::{Claim, Losses, Step};
@@ -100,10 +100,44 @@ pub(super) fn usable(
 
 /// All threads of what is looked at, but the kernel's and holdup's own, by process and CPUs.
 pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
+    bound(measures, |thread| measures.model.in_target(thread))
+}
+
+/// The same of processes that are not looked at, and that somebody who is waits for: who has a lock and no CPU. Of the time that each is ready
+/// no more than what is waited for it.
+pub(super) fn waited_for<'a>(measures: &'a Measures<'a>, ends: &[End]) -> Vec<Bound<'a>> {
+    let waited: BTreeMap<u32, f64> =
+        ends.iter().filter_map(|end| through_others(measures, end)).collect();
+    let mut all = bound(measures, |thread| waited.contains_key(&thread.pid));
+    for one in &mut all {
+        one.ready = one.ready.min(waited.get(&one.process.pid).copied().unwrap_or(0.0));
+    }
+    all
+}
+
+/// Who stands without a CPU at the end of the chains of an end, if it is nobody who is looked at and most of the end is waited through others,
+/// and how much that is, seconds.
+fn through_others(measures: &Measures<'_>, end: &End) -> Option<(u32, f64)> {
+    let model = measures.model;
+    let who = &end.links.get(end.named)?.who;
+    let is_one = end.class == WaitClass::RunQueue
+        && !end.victims.is_empty()
+        && !model.in_target(who)
+        && lifetimes::is_there_at_end(model, who);
+    if !is_one {
+        return None;
+    }
+    let times = end.victims.keys().flat_map(|pid| measures.times_of(*pid));
+    let own = times.map(|time| time.runnable_ns as f64 / 1e9).sum::<f64>();
+    let through = end.seconds - own;
+    (through > own).then_some((who.pid, through))
+}
+
+fn bound<'a>(measures: &'a Measures<'a>, is_meant: impl Fn(&ThreadRef) -> bool) -> Vec<Bound<'a>> {
     let model = measures.model;
     let mut all: BTreeMap<(u32, &[u32]), Bound<'_>> = BTreeMap::new();
     let counts = |time: &&ThreadTime| {
-        !time.kernel && time.thread.pid != model.look.host.own_pid && model.in_target(&time.thread)
+        !time.kernel && time.thread.pid != model.look.host.own_pid && is_meant(&time.thread)
     };
     for time in model.threads.times.iter().filter(counts) {
         let Some(identity) = model.threads.identity(&time.thread) else { continue };
@@ -176,12 +210,20 @@ pub(super) fn claims(
             }
         } else if !own.is_empty() {
             claims.push(Claim { end: at, victims: Some(own) });
-        } else if end.class == WaitClass::CpuQuota && waits_there() {
+        } else if waits_there() && is_all_through_others(measures, end) {
             // Nobody of them is looked at: the holder of what is waited for.
             claims.push(Claim { end: at, victims: None });
         }
     }
     claims
+}
+
+/// Whether an end is of waits for others alone, or nearly: a turn on a CPU is an end of everybody's.
+fn is_all_through_others(measures: &Measures<'_>, end: &End) -> bool {
+    match end.class {
+        WaitClass::CpuQuota => true,
+        _ => through_others(measures, end).is_some(),
+    }
 }
 
 /// Of a command: the seconds of its path that these claims are.

@@ -2,13 +2,14 @@
 //!
 //! Full CPUs are dealt out by weight: by the nice values of threads within one group, by the groups' weights between groups.
 //! That the two compete at different weights is one fact; that the lighter one stands ready while the heavier one runs is the
-//! other. Who is nice asked for it, so a look at a host has that as a note; who asks about the slow one is given the setting.
+//! other. Who is nice asked for it, so a look at a host has that as a note; who asks about the slow one is given the setting, and so
+//! is who asks about somebody that waits for what the slow one has.
 //! Rejected: naming the heavier one (it has what it was given), and pressure of a group (it does not say why).
 //! Must not: judge one that has the usual weight (saturated.rs does), or guess the nice value of a session (autogroup).
 
 use super::come_last::{self, group_beside, is_session_apart};
 use super::cpu_waits::{
-    Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path,
+    Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path, waited_for,
 };
 use super::victims::{CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much};
 use crate::facts::{Cgroup, ThreadRef};
@@ -207,7 +208,8 @@ impl<'m> Light<'m> {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let all = by_mask(measures).into_iter().filter_map(|one| Light::of(measures, ends, one));
+    let bound = by_mask(measures).into_iter().chain(waited_for(measures, ends));
+    let all = bound.filter_map(|one| Light::of(measures, ends, one));
     let mut by_setting: BTreeMap<String, Vec<Light<'_>>> = BTreeMap::new();
     for light in all {
         by_setting.entry(light.by.words(measures.model)).or_default().push(light);
@@ -239,6 +241,8 @@ fn matched<'m>(
         step(chief.of.process.clone(), object.clone(), chief.of.ready),
         step(heavy, Object::Cpu, chief.heavy.run),
     ];
+    // Whom a chain leads to is known best by that chain.
+    let is_looked_at = measures.model.in_target(&chief.of.process);
     let is_own_wish = chief.by.is_wish();
     let is_asked_for = measures.model.look.is_asked_about();
     Some(Match {
@@ -246,7 +250,7 @@ fn matched<'m>(
         path_seconds: on_path(measures, ends, &claims),
         claims,
         losses: Some(losses),
-        chain: Some(chain),
+        chain: is_looked_at.then_some(chain),
         severity_max: if is_asked_for || !is_own_wish {
             Severity::Critical
         } else {
@@ -337,7 +341,7 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
-    use crate::rules::scenes::{identity, of_process};
+    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
     use crate::rules::wording::Remedy;
 
     const SLOW: u32 = 10;
@@ -441,6 +445,54 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.container.as_deref(), Some("/low"));
         assert_eq!(found[0].remedy[0].command, "echo 1024 > /sys/fs/cgroup/cpu/low/cpu.shares");
+    }
+
+    /// Process 30 was asked about, and waits for a file lock that the slow program has, which stood without a CPU for so long.
+    fn behind_a_lock(nice: i32, seconds: u64) -> Vec<Fact> {
+        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+        let slow = ThreadRef { tid: SLOW, pid: SLOW, start_ns: 0, comm: "backup".into() };
+        let lock = file_lock(1, (dev, ino), std::slice::from_ref(&slow));
+        let file = FileRef { dev, ino, ..FileRef::default() };
+        let asks = Place {
+            state: WaitState::Sleep,
+            syscall: "flock".into(),
+            object: Some(ObjectRef::File(file)),
+            ..Place::default()
+        };
+        let place = Place { state: WaitState::Runnable, ..Place::default() };
+        let end_ns = seconds * 1_000_000_000;
+        let ready = Wait { thread: slow, end_ns, place, ..Wait::default() };
+        vec![
+            of_process(30, "job"),
+            identity(Thread { thread: thread(30, "job"), ..Thread::default() }),
+            known(SLOW, nice, 1, "/a"),
+            known(BUSY, 0, 1, "/a"),
+            at_place(30, "job", asks),
+            Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
+            Fact { at_ns: end_ns, body: Body::Wait(ready) },
+        ]
+    }
+
+    #[test]
+    fn the_nice_value_of_who_has_a_lock_is_named_to_who_waits_for_it() {
+        let found = |nice| found([1.0, 1.0], behind_a_lock(nice, 4));
+        let one = &found(19)[0];
+        assert_eq!(one.title, "backup comes last, by nice 19, while encoder has the CPUs");
+        assert_eq!(one.chain.first().and_then(|link| link.who.pid), Some(30));
+        assert_eq!(found(0), []);
+    }
+
+    #[test]
+    fn who_has_a_lock_loses_no_more_by_its_weight_than_is_waited_for_it() {
+        let mut facts = behind_a_lock(19, 4);
+        // The lock was asked for late.
+        for fact in &mut facts {
+            if let Body::Blocked(blocked) = &mut fact.body {
+                blocked.since_ns = 3_000_000_000;
+            }
+        }
+        let lost = found([1.0, 1.0], facts)[0].impact.wait_seconds_per_second;
+        assert!(lost > 0.1 && lost < 0.41, "{lost}: no more than 2 s of 5");
     }
 
     #[test]

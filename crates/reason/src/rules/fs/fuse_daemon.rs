@@ -11,8 +11,9 @@
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::words;
+use crate::model::{lifetimes, words};
 use crate::rules::action::Question;
+use crate::rules::ask;
 use crate::rules::engine::Loss;
 use crate::rules::holder_doing;
 use crate::rules::proof::Proof;
@@ -69,14 +70,28 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         return None;
     }
     let daemon = end.holder();
-    let by = daemon.map_or_else(Culprit::default, |daemon| culprit(measures.model, daemon));
+    let beyond = daemon.and_then(|daemon| beyond(measures, end, daemon));
+    let by = beyond.or(daemon).map_or_else(Culprit::default, |who| culprit(measures.model, who));
     // The stack says that a daemon is waited for; the open device says which.
     let proof = if daemon.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
-    let mut matched = Match::new(by, proof, move |loss| explain(measures, end, daemon, loss));
+    let mut matched =
+        Match::new(by, proof, move |loss| explain(measures, end, (daemon, beyond), loss));
     if answers_quickly(measures, end) {
         matched.severity_max = Severity::Note;
     }
     Some(matched)
+}
+
+/// Who sleeps or works at the end of the chain, where the daemon waits for another process: what is seen there is that one's.
+fn beyond<'e>(measures: &Measures<'_>, end: &'e End, daemon: &ThreadRef) -> Option<&'e ThreadRef> {
+    let root = &end.links.last()?.who;
+    let acts = matches!(
+        holder_doing::mostly(measures, end)?,
+        WaitClass::Timer | WaitClass::Running | WaitClass::Unseen
+    );
+    let is_another = root.pid != daemon.pid && end.links.len() > end.named + 2;
+    let is_it = acts && is_another && lifetimes::is_there_at_end(measures.model, root);
+    is_it.then_some(root)
 }
 
 fn answers_quickly(measures: &Measures<'_>, end: &End) -> bool {
@@ -89,24 +104,36 @@ fn answers_quickly(measures: &Measures<'_>, end: &End) -> bool {
 fn explain(
     measures: &Measures<'_>,
     end: &End,
-    daemon: Option<&ThreadRef>,
+    (daemon, beyond): (Option<&ThreadRef>, Option<&ThreadRef>),
     loss: &Loss<'_>,
 ) -> Wording {
-    let by = daemon.map_or_else(|| "its daemon".to_string(), |it| measures.model.threads.who(it));
+    let who = |it: &ThreadRef| measures.model.threads.who(it);
+    let by = daemon.map_or_else(|| "its daemon".to_string(), who);
     let mount = measures.model.name_of(&end.object).or("a FUSE file system");
     let doing = match holder_doing::mostly(measures, end) {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",
         Some(WaitClass::Timer) => "sleeps",
         Some(WaitClass::Running | WaitClass::Unseen) => "is at work",
-        None => "was not seen itself",
-        _ => "waits itself",
+        Some(_) if daemon.is_some() => "waits itself",
+        _ => "was not seen itself",
     };
     let is_known = f64::from(u8::from(daemon.is_some()));
+    let process = beyond.map(|it| measures.model.threads.thread_ref(it.pid));
+    let (title, doing) = match process.as_ref().map(who) {
+        Some(root) => (
+            format!("{} waits through {by}, the daemon of {mount}, for {root}", loss.victim),
+            format!("The daemon waits for {root}, which {doing}"),
+        ),
+        None => (
+            format!("{} waits for {by}, the daemon of {mount}", loss.victim),
+            format!("The daemon {doing}"),
+        ),
+    };
     Wording {
-        title: format!("{} waits for {by}, the daemon of {mount}", loss.victim),
+        title,
         text: format!(
-            "{} pass in {} requests to the daemon of {mount}; the longest took {}. The daemon {doing}.",
+            "{} pass in {} requests to the daemon of {mount}; the longest took {}. {doing}.",
             words::of_window(loss.seconds, loss.wall_seconds),
             end.count,
             words::seconds(end.longest_seconds),
@@ -116,7 +143,14 @@ fn explain(
             Evidence::new("requests waited for", end.count as f64, "1", "sched_switch"),
             Evidence::new("daemon known by its open device", is_known, "1", "descriptor iterator"),
         ],
-        remedy: vec![remedy(end, daemon)],
+        remedy: vec![match &process {
+            Some(process) => {
+                let asks = ask::question(measures.model, process.pid);
+                let see = Remedy::to(format!("see what {} does", words::who(process)));
+                see.ask(Question::Program, process, asks)
+            }
+            None => remedy(end, daemon),
+        }],
     }
 }
 
@@ -228,6 +262,53 @@ mod tests {
         assert_eq!(codes(REQUEST, sleeps), ["fs.fuse_daemon"]);
         let reads = reads_from(DeviceNumber { major: 8, minor: 0 });
         assert!(codes(REQUEST, reads).is_empty(), "the disk's, which no rule names here");
+    }
+
+    #[test]
+    fn of_a_daemon_that_nobody_knows_nothing_is_said() {
+        let frames = REQUEST.iter().map(|frame| (*frame).to_string()).collect();
+        let dev = DeviceNumber { major: 0, minor: 51 };
+        let object = Some(ObjectRef::File(FileRef { dev, ..FileRef::default() }));
+        let (state, syscall) = (WaitState::Sleep, "pread64".into());
+        let place = Place { state, syscall, stack: 1, object, ..Place::default() };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(at_place(10, "reader", place));
+        let found = explain(facts).findings.remove(0);
+        assert!(found.text.ends_with("The daemon was not seen itself."), "{}", found.text);
+        assert_eq!((&*found.code, found.culprit.pid), ("fs.fuse_daemon", None));
+    }
+
+    #[test]
+    fn who_sleeps_while_the_daemon_waits_for_it_is_named() {
+        let frames = REQUEST.iter().map(|frame| (*frame).to_string()).collect();
+        let dev = DeviceNumber { major: 0, minor: 51 };
+        let file = ObjectRef::File(FileRef { dev, ..FileRef::default() });
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: Some("/run/s".into()) };
+        let waits = |syscall: &str, stack, object| Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            stack,
+            object: Some(object),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.extend([
+            fact(Body::Stack(Stack { id: 1, frames })),
+            endpoint(20, "archived", ObjectRef::FuseServer { dev }),
+            descriptor(20, 4, "archived", near.clone()),
+            descriptor(30, 3, "store", far),
+            at_place(10, "reader", waits("pread64", 1, file)),
+            at_place(20, "archived", waits("read", 0, near)),
+            blocked(30, "store", WaitState::Sleep, "clock_nanosleep"),
+        ]);
+        let findings = explain(facts).findings;
+        let found = findings.iter().find(|it| it.code == "fs.fuse_daemon").expect("the end");
+        assert_eq!(found.culprit.pid, Some(30));
+        assert!(found.title.contains("through archived 20, the daemon of"), "{}", found.title);
+        assert!(found.text.contains("waits for store 30, which sleeps"), "{}", found.text);
+        assert!(!found.remedy[0].command.contains("20"), "{:?}", found.remedy);
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! lock.deadlock: a circle of threads in which each waits for a lock that the next one holds.
 //!
-//! Looked for among the waits that stand at the end of the window, with owners from the lock table and from
-//! glibc's mutexes. A circle of owners cannot resolve itself, so it is said however idle the host is. Of locks that do not say
-//! who has them there is one where no thread of the process is left that could let go (stuck.rs). The owner of a file lock may wait for its
-//! child meanwhile, as flock(1) does: then for what that waits for. Must not: take a waker for
-//! an owner (a wait that stands has none). Rejected: circles with anything else in them, which a signal or a packet may
-//! break.
+//! Looked for among the waits that stand at the end of the window, with owners from the lock table and from glibc's mutexes. A circle of
+//! owners cannot resolve itself, so it is said however idle the host is. Of locks that do not say who has them there is one where no thread
+//! of the process is left that could let go (stuck.rs). The owner of a file lock may wait for its child meanwhile, as flock(1) does: then
+//! for what that waits for. Must not: take a waker for an owner. Rejected: circles with anything else in them, which a packet may break.
 
 use super::stuck::{self, Stuck};
 use crate::graph::end::End;
@@ -81,7 +79,9 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let Some(circle) = circle_from(measures, &standing, start) else { continue };
         let mut key: Vec<u32> = circle.iter().map(|w| w.thread.tid).collect();
         key.sort_unstable();
-        let targeted = circle.iter().any(|w| measures.concerns(&w.thread));
+        // Whoever has one of the locks may wait for its child meanwhile, and others for them.
+        let targeted = circle.iter().any(|w| measures.concerns(&w.thread))
+            || ends.iter().any(|end| leads_into(end, &circle));
         if targeted && seen.insert(key) {
             found.push(matched(measures, ends, circle));
         }
@@ -202,6 +202,11 @@ fn seconds(measures: &Measures<'_>, wait: &WaitSpan) -> f64 {
     stood(measures, wait).seconds.min(look.seconds()).max(within)
 }
 
+/// Whether the chains of an end come down to a circle.
+fn leads_into(end: &End, circle: &[&WaitSpan]) -> bool {
+    end.circle && !end.victims.is_empty() && circle.iter().any(|w| w.object == end.object)
+}
+
 fn step(measures: &Measures<'_>, wait: &WaitSpan) -> Step {
     Step {
         who: wait.thread.clone(),
@@ -230,11 +235,8 @@ fn matched<'m>(
     let steps = circle.iter().map(|w| step(measures, w)).collect();
     let by = culprit(model, &last.thread);
     let (object, closing) = (first.object.clone(), last.thread.pid);
-    let circular = |end: &End| end.circle && !end.victims.is_empty();
-    let claimed: Vec<usize> = (ends.iter().enumerate())
-        .filter(|(_, end)| circular(end) && circle.iter().any(|w| w.object == end.object))
-        .map(|(at, _)| at)
-        .collect();
+    let all = ends.iter().enumerate().filter(|(_, end)| leads_into(end, &circle));
+    let claimed: Vec<usize> = all.map(|(at, _)| at).collect();
     let mut matched =
         Match::new(by, Proof::Read, move |loss| explain(measures, &circle, closing, loss))
             .on(object);
@@ -467,6 +469,21 @@ mod tests {
         assert_eq!(title, "job 11 and job 21 wait for each other's locks: a deadlock");
         let codes = codes(children_under_locks(true));
         assert!(!codes.contains(&"lock.deadlock".to_string()), "{codes:?}");
+    }
+
+    #[test]
+    fn who_waits_for_the_circle_from_outside_is_shown_it() {
+        let is_shown = [10, 11, 30, 31].map(|pid| {
+            let mut facts = children_under_locks(false);
+            let late = facts.iter().find_map(|fact| match &fact.body {
+                Body::Blocked(it) if it.thread.pid == 21 => Some(it.place.clone()),
+                _ => None,
+            });
+            facts.extend(late.map(|place| at_place(30, "late", place)));
+            facts.extend([of_process(pid, "it"), blocked(31, "it", WaitState::Sleep, "read")]);
+            codes(facts).contains(&"lock.deadlock".to_string())
+        });
+        assert_eq!(is_shown, [true, true, true, false]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 
 use super::file_words::Holders;
-use crate::graph::end::End;
+use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::Refutation;
@@ -62,7 +62,18 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let matched = Match::new(by, proof, move |loss| explain(measures, end, &holders, loss));
         holder_doing::claim(matched, ends, at)
     };
-    holder_doing::open(ends, WaitClass::FileLock).map(of_end).collect()
+    let open = holder_doing::open(ends, WaitClass::FileLock);
+    open.filter(|(_, end)| !is_rest(measures, end)).map(of_end).collect()
+}
+
+/// Whether whoever has the lock stands without a CPU for longer than this end is, and works for the rest: that is the cause, and what is left of
+/// the lock is none.
+fn is_rest(measures: &Measures<'_>, end: &End) -> bool {
+    let is_behind = |it: &&End| {
+        it.kind == EndKind::Cpu && it.links[..it.named].iter().any(|on| on.object == end.object)
+    };
+    let ready: f64 = measures.graph.ends.iter().filter(is_behind).map(|it| it.seconds).sum();
+    ready > end.seconds && holder_doing::meanwhile(measures, end).at_work
 }
 
 fn explain(measures: &Measures<'_>, end: &End, holders: &Holders<'_>, loss: &Loss<'_>) -> Wording {
@@ -290,6 +301,18 @@ mod tests {
         let wait = Wait { thread: thread(20, "flock"), end_ns: LOOK_NS, ..Wait::default() };
         let report = explain(waiter(None, flock(), fact(Body::Wait(wait))));
         assert!(report.findings.iter().all(|f| f.code != "lock.file"));
+    }
+
+    #[test]
+    fn what_is_left_of_a_lock_whose_holder_mostly_waits_for_a_cpu_is_no_cause() {
+        let is_found = |ready_ns| {
+            let wait = Wait { thread: thread(20, "flock"), end_ns: ready_ns, ..Wait::default() };
+            let mut facts = waiter(None, flock(), fact(Body::Wait(wait)));
+            facts.push(of_process(10, "job"));
+            explain(facts).findings.iter().any(|it| it.code == "lock.file")
+        };
+        assert!(!is_found(LOOK_NS / 10 * 7));
+        assert!(is_found(LOOK_NS / 10 * 3), "it mostly works, or does what was not seen");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Until when a session has a lock that others wait for, and what has it let go.
 //!
-//! A row is had until the transaction ends; what a client asked for by a name or a number is no part of a transaction. Must not: say who
-//! has the lock (row.rs).
+//! A row is had until the transaction ends; what a client asked for by a name or a number is no part of a transaction. A transaction that was prepared
+//! has no session: it ends by its name. Must not: say who has the lock (row.rs).
 
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
-use crate::measure::Measures;
+use crate::measure::{Measures, doors};
+use crate::programs;
 use crate::programs::lock_kind::LockKind;
-use crate::rules::holder_doing;
+use crate::rules::action::Question;
 use crate::rules::wording::Remedy;
+use crate::rules::{ask, holder_doing};
 
 /// Whether a client asked for the lock by a name or a number: it is no part of a transaction.
 pub(super) fn is_advisory(measures: &Measures<'_>, end: &End) -> bool {
@@ -54,4 +56,19 @@ pub(super) fn let_go(
         (false, false) => return None,
     };
     Some(holder_doing::end_all(model, &text, std::slice::from_ref(&ended)))
+}
+
+/// Which transactions are prepared, asked of the server.
+pub(super) fn ask_for_prepared(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
+    let (server, model) = (&end.links[end.named].who, measures.model);
+    let prepared = programs::of(program).and_then(|it| it.prepared);
+    let question = prepared.map(|prepared| prepared(&doors::of(model, server.pid)));
+    let text = format!(
+        "ask {program} which transactions are prepared; then commit or roll back by its name the one that holds it"
+    );
+    Remedy::to(text).ask(
+        Question::Program,
+        server,
+        question.unwrap_or_else(|| ask::question(model, server.pid)),
+    )
 }

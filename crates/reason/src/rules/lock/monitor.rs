@@ -45,6 +45,10 @@ pub(crate) static RULE: Rule = Rule {
             "who_waits_to_be_notified_waits_for_no_monitor",
         ),
         Refutation::new(
+            "it waits for the next of a queue, or for a condition, which nobody has",
+            "a_queue_has_no_owner_whoever_waits_for_its_next",
+        ),
+        Refutation::new(
             "the holder itself is held up by something with a name",
             "a_holder_that_waits_for_a_cpu_is_the_cpus_victim",
         ),
@@ -78,6 +82,10 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let kind = kind(measures, end).filter(|_| end.kind == EndKind::Lock)?;
         let waiter = wait_words::main_thread(measures, end.links[end.named].who.pid);
         let holder = holder(measures, end);
+        // A queue or a latch has no owner: who is to bring what is waited for nobody has seen, and it may well be nobody's turn.
+        if holder.is_none() && kind.is_no_lock() && kind != LockKind::Park {
+            return None;
+        }
         let proof = if holder.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
         // Whoever has it is a thread of the same process.
         let by = culprit(measures.model, &holder.unwrap_or(waiter));
@@ -346,6 +354,39 @@ mod tests {
         assert!(finding.text.contains("stands parked in Shop.buy(), for a mutex"));
         let queue = ("LinkedBlockingQueue.take", "jdk/LinkedBlockingQueue.java");
         assert!(codes(stands_in(PARKED, &[queue, ("Shop.next", "Shop.java")])).is_empty());
+    }
+
+    /// What is found of process 20, which owes its client 10 an answer while its thread is parked in such a method.
+    fn owing_parked_in(method: (&str, &str)) -> Vec<String> {
+        let [near, far] = [100, 101].map(|ino| ObjectRef::Unix {
+            ino,
+            peer_ino: 201 - ino,
+            path: (ino == 101).then(|| "/run/shop.sock".into()),
+        });
+        let mut facts = stands_in(PARKED, &[method, ("Shop.next", "Shop.java")]);
+        let asks = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(near.clone()),
+            ..Place::default()
+        };
+        facts.extend([
+            endpoint(10, "curl", near),
+            descriptor(20, 5, "java", far),
+            at_place(10, "curl", asks),
+        ]);
+        codes(facts)
+    }
+
+    #[test]
+    fn a_queue_has_no_owner_whoever_waits_for_its_next() {
+        let queue = ("LinkedBlockingQueue.take", "jdk/LinkedBlockingQueue.java");
+        assert!(owing_parked_in(queue).is_empty());
+        assert_eq!(
+            owing_parked_in(("Shop.turn", "Shop.java")),
+            ["lock.monitor"],
+            "a lock or a turn"
+        );
     }
 
     #[test]

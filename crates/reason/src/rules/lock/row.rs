@@ -12,7 +12,6 @@ use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::doors;
 use crate::measure::own_functions::stands_in;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
@@ -21,7 +20,7 @@ use crate::programs;
 use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::lock::let_go::{held_until, is_advisory, let_go};
+use crate::rules::lock::let_go::{ask_for_prepared, held_until, is_advisory, let_go};
 use crate::rules::lock::replica;
 use crate::rules::lock::session::is_session;
 use crate::rules::proof::Proof;
@@ -133,21 +132,6 @@ fn named_by_table(measures: &Measures<'_>, end: &End) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-/// Which transactions are prepared, asked of the server.
-fn ask_for_prepared(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
-    let (server, model) = (&end.links[end.named].who, measures.model);
-    let prepared = programs::of(program).and_then(|it| it.prepared);
-    let question = prepared.map(|prepared| prepared(&doors::of(model, server.pid)));
-    let text = format!(
-        "ask {program} which transactions are prepared; then commit or roll back by its name the one that holds it"
-    );
-    Remedy::to(text).ask(
-        Question::Program,
-        server,
-        question.unwrap_or_else(|| ask::question(model, server.pid)),
-    )
-}
-
 /// The kind of lock is known, and no session that has it.
 fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'_>) -> Wording {
     let program = measures.model.threads.process_name(server);
@@ -155,22 +139,29 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
     let lock = named_lock(measures, end);
     let place = end.function(measures.model).map_or_else(String::new, |it| format!(", in {it}()"));
     let count = end.count as usize;
-    let is_prepared = replica::read(measures, end).is_some_and(|read| read.held_without_process);
-    let (who, held, remedy) = match is_prepared {
+    let read = replica::read(measures, end);
+    // Where nobody read the server's table it may be either.
+    let may_be_prepared = read.is_none()
+        && !is_advisory(measures, end)
+        && programs::of(&program).is_some_and(|it| it.prepared.is_some());
+    let (who, held, remedy) = match read.is_some_and(|read| read.held_without_process) {
         true => (
             " that a prepared transaction holds",
             "A transaction that was prepared has the lock until it is committed or rolled back by its name; no session has it"
                 .to_string(),
-            ask_for_prepared(measures, &program, end),
+            vec![ask_for_prepared(measures, &program, end)],
         ),
-        false => (
-            "",
-            format!(
-                "Another session of it has the lock until {}; nothing outside {program} says which",
+        false => {
+            let or = ", or a transaction that was prepared, which has no session,";
+            let or = if may_be_prepared { or } else { "" };
+            let held = format!(
+                "Another session of it{or} has the lock until {}; nothing outside {program} says which",
                 held_until(measures, end)
-            ),
-            ask_the_server(measures, &program, end),
-        ),
+            );
+            let asks = may_be_prepared.then(|| ask_for_prepared(measures, &program, end));
+            let ways = std::iter::once(ask_the_server(measures, &program, end)).chain(asks);
+            ("", held, ways.collect())
+        }
     };
     Wording {
         title: format!("{} waits for {lock} inside {program}{who}", loss.victim),
@@ -181,7 +172,7 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
             wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence: wait_words::wait_evidence(loss.seconds, count, &longest, "the lock"),
-        remedy: vec![remedy],
+        remedy,
     }
 }
 
@@ -400,21 +391,26 @@ mod tests {
         assert_eq!(found(None, waits_for_its_client), []);
     }
 
-    #[test]
-    fn a_lock_of_a_table_of_locks_is_one_whoever_has_it() {
+    /// Session 20 of a server of this name waits for a lock of its table of locks.
+    fn unseen(program: &str) -> Finding {
         let mut facts = facts(None, waits_for_its_client);
         facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
-        facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
-        facts.push(fact(Body::UserStack(UserStack {
-            thread: thread(20, "db"),
-            frames: lock_frames(),
-            ..UserStack::default()
-        })));
-        let mut found = explain(facts).findings;
-        found.retain(|finding| finding.code == "lock.row");
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].culprit.pid, None);
-        assert!(found[0].text.contains("nothing outside db says which"), "{}", found[0].text);
+        let (thread, frames) = (thread(20, program), lock_frames());
+        facts.push(identity(Thread { thread: thread.clone(), ..Thread::default() }));
+        facts.push(blocked(20, program, WaitState::Sleep, "epoll_wait"));
+        facts.push(fact(Body::UserStack(UserStack { thread, frames, ..UserStack::default() })));
+        let found = explain(facts).findings.into_iter().find(|it| it.code == "lock.row");
+        found.filter(|it| it.culprit.pid.is_none()).expect("nobody is known to have it")
+    }
+
+    #[test]
+    fn a_lock_of_a_table_of_locks_is_one_whoever_has_it() {
+        let (found, known) = (unseen("db"), unseen("mariadbd"));
+        assert!(found.text.contains("nothing outside db says which"), "{}", found.text);
+        assert!(known.text.contains("or a transaction that was prepared"), "{}", known.text);
+        let asks =
+            |found: &Finding| found.remedy.iter().any(|it| it.command.contains("xa recover"));
+        assert!(asks(&known) && !asks(&found));
     }
 
     /// Session 20, of which the server's table says that 30 is in its way, which `holder` does.

@@ -64,7 +64,8 @@ pub(super) fn claims(
     inside: impl Fn(&ThreadRef) -> bool,
 ) -> Vec<Claim> {
     let mut claims = Vec::new();
-    let wanted = ends.iter().enumerate().filter(|(_, end)| is_of_memory(end, reads_back));
+    let is_wanted = |end: &End| is_of_memory(end, reads_back) && !end.victims.is_empty();
+    let wanted = ends.iter().enumerate().filter(|(_, end)| is_wanted(end));
     for (end, known) in wanted {
         // The path of a command has one victim: the end is theirs if one of them waits there.
         let link = known.links.get(known.named);
@@ -76,6 +77,9 @@ pub(super) fn claims(
         let own: BTreeSet<u32> = members.map(|(who, _)| who.pid).collect();
         if !own.is_empty() {
             claims.push(Claim { end, victims: Some(own) });
+        } else if link.is_some_and(|l| !measures.model.in_target(&l.who) && inside(&l.who)) {
+            // Nobody of them is looked at: whoever is waits for one of them.
+            claims.push(Claim { end, victims: None });
         }
     }
     claims

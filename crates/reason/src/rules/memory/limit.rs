@@ -240,6 +240,8 @@ fn matched<'m>(
     let object = Object::Memory(Some(CgroupKey::of(one.group)));
     let losses = paid.losses();
     let most = losses.values().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, lost)| *lost > 0.0);
+    // Whom a chain leads to is known best by that chain.
+    let is_led_to = most.is_some_and(|(process, _)| !model.in_target(process));
     let chain = most.map(|(process, seconds)| Step {
         who: process.clone(),
         on: object.clone(),
@@ -260,7 +262,7 @@ fn matched<'m>(
         path_seconds: cost.path_seconds,
         demand_seconds: Some(cost.demand_seconds),
         severity_min: if paid.any_killed { Severity::Critical } else { Severity::Note },
-        chain: Some(chain.into_iter().collect()),
+        chain: (!is_led_to).then(|| chain.into_iter().collect()),
         losses: Some(losses),
         ..Match::new(
             culprit,
@@ -456,4 +458,41 @@ fn innermost<'m>(one: &Limited<'m>, limited: &[Limited<'m>]) -> (&'m Cgroup, &'s
     };
     let found = limited.iter().filter(holds).max_by_key(|it| it.group.path.len());
     found.map_or((one.group, one.file), |it| (it.group, it.file))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::memory::tests::{of_limit, standing};
+    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
+
+    /// Who waits for somebody that makes room was asked about: job 30, for a file lock that 7 has; or it waits for the lock of another.
+    fn waits_for(holder: u32) -> Vec<Fact> {
+        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+        let holder = ThreadRef { tid: holder, pid: holder, start_ns: 0, comm: "db".into() };
+        let asks = Place {
+            state: WaitState::Sleep,
+            syscall: "flock".into(),
+            object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
+            ..Place::default()
+        };
+        let lock = Body::FileLock(file_lock(1, (dev, ino), &[holder]));
+        let mut facts = standing("mem_cgroup_oom_synchronize", 0);
+        facts.extend([
+            of_process(30, "job"),
+            identity(Thread { thread: thread(30, "job"), ..Thread::default() }),
+            at_place(30, "job", asks),
+            Fact { at_ns: LOOK_NS, body: lock },
+        ]);
+        facts
+    }
+
+    #[test]
+    fn the_limit_of_who_has_a_lock_is_named_to_who_waits_for_it() {
+        let found = of_limit(waits_for(7));
+        assert_eq!(found[0].culprit.name, "/pods/db");
+        assert!(found[0].title.starts_with("db is held up by the memory limit"), "{found:?}");
+        assert_eq!(found[0].chain.first().and_then(|link| link.who.pid), Some(30));
+        assert_eq!(of_limit(waits_for(8)), [], "another has it, and nobody asked about the group");
+    }
 }

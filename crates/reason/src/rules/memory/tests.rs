@@ -14,7 +14,7 @@ use crate::waits::timeline::Observed;
 const MIB: u64 = 1 << 20;
 
 /// What memory.limit finds.
-fn of_limit(facts: Vec<Fact>) -> Vec<Finding> {
+pub(super) fn of_limit(facts: Vec<Fact>) -> Vec<Finding> {
     let mut found = explain(facts).findings;
     found.retain(|finding| finding.code == "memory.limit");
     found
@@ -166,7 +166,7 @@ fn paused_above_high() -> Vec<Fact> {
 }
 
 /// A thread of the group that stands in a function of the kernel.
-fn standing(frame: &str, kills: u64) -> Vec<Fact> {
+pub(super) fn standing(frame: &str, kills: u64) -> Vec<Fact> {
     let made = Made { hits: 0, kills, refaults: 0, reclaim_seconds: 0.0, freed: 320_000 };
     let frames = ["schedule", frame, "do_user_addr_fault"].map(String::from).to_vec();
     let wait = Wait {

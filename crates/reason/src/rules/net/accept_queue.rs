@@ -10,7 +10,8 @@
 //!
 //! Edit together: listeners.rs.
 
-use crate::facts::{Endpoint, LimitKind, Ns, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, InetRef, LimitKind, Ns, ObjectRef, ThreadRef};
+use crate::graph::debts::Debt;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
@@ -28,6 +29,7 @@ use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -40,6 +42,9 @@ static WAITED: Threshold = Threshold::new(
      wait for long",
     "chosen: the second try of a connect comes after 1 s",
 );
+
+/// So many processes, each of which waits for the next, are followed: a shell or two, and what they run.
+const GENERATIONS: usize = 8;
 
 /// Connections from which a server may have all that it may have.
 const SEVERAL: usize = 2;
@@ -293,7 +298,27 @@ fn instead(measures: &Measures<'_>, listener: Listener<'_>) -> String {
         let client = words::who(&client);
         format!(" It serves one client at a time, and waits for the next word of {client}.")
     });
-    format!("{serves}{}", takes_no_more(measures, listener))
+    let awaits = awaited(measures, listener.process)
+        .map_or_else(String::new, |by| format!(" It waits for {}.", words::who(&by)));
+    format!("{serves}{awaits}{}", takes_no_more(measures, listener))
+}
+
+/// The program that a server has begun and waits for, or that one's own: what a shell runs, and not the shell.
+fn awaited(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
+    let main = |pid: u32| wait_words::main_thread(measures, pid);
+    let has_begun = |of: u32, pid: u32| {
+        let parents = std::iter::successors(measures.graph.parent_of(pid), |it| {
+            measures.graph.parent_of(*it)
+        });
+        parents.take(GENERATIONS).any(|it| it == of)
+    };
+    let next = |of: &ThreadRef| {
+        let last = measures.graph.waits_of(of).last().filter(|wait| wait.standing)?;
+        let reads = matches!(last.class, WaitClass::Child | WaitClass::PipeRead);
+        let by = reads.then(|| measures.graph.holder(last)).flatten()?;
+        has_begun(of.pid, by.pid).then(|| main(by.pid))
+    };
+    std::iter::successors(next(&main(process.pid)), next).take(GENERATIONS).last()
 }
 
 /// The client of whom alone the only thread of a server waits to hear: a loop would poll its listener too, and other threads serve others. Of
@@ -304,11 +329,47 @@ fn served(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
         return None;
     }
     let last = measures.graph.waits_of(&main).last().filter(|wait| wait.standing)?;
-    let Some(ObjectRef::Inet(socket)) = &last.place.object else { return None };
-    let is_for_one = last.place.polled.len() <= 1 && !last.place.syscall.starts_with("epoll_");
+    if last.place.syscall.starts_with("epoll_") {
+        return None;
+    }
+    let read = match &last.place.object {
+        Some(ObjectRef::Inet(socket)) if last.place.polled.len() <= 1 => Some(socket),
+        _ => None,
+    };
+    let read = read.filter(|_| measures.graph.is_for_a_question(last));
+    let socket = read.or_else(|| only_answered(measures, last))?;
     let mut far = measures.graph.far_processes(socket).into_iter();
-    let client = far.next().filter(|_| is_for_one && measures.graph.is_for_a_question(last))?;
+    let client = far.next()?;
     (client.pid != process.pid && far.all(|it| it.pid == client.pid)).then_some(client)
+}
+
+/// The connection of the only client whom a server polls, which does not poll where it listens, where that one has had its answer and the server
+/// awaits none itself: it polls the connection to its own upstream as well, in case that closes.
+fn only_answered<'m>(measures: &Measures<'m>, wait: &WaitSpan) -> Option<&'m InetRef> {
+    let pid = wait.thread.pid;
+    let is_polled = |end: &&Endpoint| end.process.pid == pid && wait.place.polled.contains(&end.fd);
+    let polled = measures.model.held.endpoints.iter().filter(is_polled);
+    let sockets = polled.filter_map(|end| match &end.object {
+        ObjectRef::Inet(socket) => Some(socket),
+        _ => None,
+    });
+    let mut clients: BTreeMap<u64, &InetRef> = BTreeMap::new();
+    for socket in sockets {
+        if socket.state == TCP_LISTEN {
+            return None;
+        }
+        if measures.graph.is_accepted(socket) {
+            clients.insert(socket.ino, socket);
+        }
+    }
+    let debts = measures.graph.debts();
+    let stands = |of: Option<&Vec<Debt>>| {
+        let end_ns = measures.model.look.end_ns;
+        of.into_iter().flatten().any(|debt| debt.seen_ns >= end_ns)
+    };
+    let owes = stands(debts.owes.get(&pid)) || stands(debts.awaits.get(&pid));
+    let only = clients.values().next().filter(|_| clients.len() == 1 && !owes);
+    only.copied().filter(|_| debts.knows(pid))
 }
 
 /// Of a queue whose limit is 0, which the program asked for or the host allows no more: that some servers ask so that have as many connections as they may

@@ -5,7 +5,7 @@
 use crate::facts::*;
 use crate::rules::net::scenes::*;
 use crate::rules::scenes::{
-    LOOK_NS, at_place, blocked, endpoint, fact, host, identity, slept, thread,
+    LOOK_NS, at_place, blocked, descriptor, endpoint, fact, host, identity, slept, thread,
 };
 
 fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
@@ -110,6 +110,50 @@ fn whom_a_server_of_one_client_at_a_time_serves_is_said() {
     assert!(!text("epoll_wait", &[30]).contains("next word"), "a loop may do anything else");
     assert!(!text("recvfrom", &[30, 31]).contains("next word"), "one has inherited it");
     assert!(!text_of("recvfrom", &[30], Some(21)).contains("one client"), "that may serve another");
+}
+
+/// What is said of a server that polls the connection of its client 30 besides others, on which this end, or the other, has spoken last.
+fn text_of_who_polls(polled: &[u32], is_answered: bool) -> String {
+    let near = inet("tcp", 401, "10.0.0.2:80", "10.0.0.2:50000", 1);
+    let far = inet("tcp", 400, "10.0.0.2:50000", "10.0.0.2:80", 1);
+    let (sent_jiffies, received_jiffies) = if is_answered { (700, 710) } else { (710, 700) };
+    let turn = TcpTurn {
+        write_seq: 9,
+        snd_nxt: 9,
+        snd_una: 9,
+        sent_jiffies,
+        received_jiffies,
+        heard_jiffies: 700,
+        jiffy_ns: 4_000_000,
+        ..TcpTurn::default()
+    };
+    let (acked_bytes, received_bytes) = (80, 80);
+    let state =
+        SocketState { acked_bytes, received_bytes, turn: Some(turn), ..SocketState::default() };
+    let mut accepted = with_state(20, "server", near, state);
+    if let Body::Endpoint(end) = &mut accepted.body {
+        end.fd = 6;
+    }
+    let (syscall, polled) = ("pselect6".into(), polled.to_vec());
+    let place = Place { state: WaitState::Sleep, syscall, polled, ..Place::default() };
+    let mut facts = listener(5, 12);
+    facts.extend([
+        Fact { at_ns: LOOK_NS, ..accepted },
+        with_state(30, "psql", far, SocketState::default()),
+        at_place(20, "server", place),
+        wait(10, "client", "connect", client(2), 0, 48),
+    ]);
+    findings(facts)[0].text.clone()
+}
+
+#[test]
+fn whom_a_server_that_polls_one_client_serves_is_said() {
+    let said = text_of_who_polls(&[6, 7], true);
+    assert!(said.contains("waits for the next word of psql 30."), "{said}");
+    let owes = text_of_who_polls(&[6, 7], false);
+    assert!(!owes.contains("next word"), "it owes an answer: {owes}");
+    let takes = text_of_who_polls(&[3, 6], true);
+    assert!(!takes.contains("next word"), "it polls its listener too: {takes}");
 }
 
 #[test]
@@ -277,6 +321,22 @@ fn a_worker_that_waits_for_its_script_is_led_on_to_that() {
         codes(behind_a_script(12)).contains(&"net.accept_queue".into()),
         "attempts were ignored"
     );
+}
+
+#[test]
+fn what_a_server_runs_has_its_listener_and_is_not_to_accept() {
+    let found = |has_accepted: bool| {
+        let mut facts = behind_a_script(12);
+        let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+        facts.push(descriptor(30, 4, "script", listens));
+        let other = inet("tcp", 301, "10.0.0.2:80", "10.0.0.9:5555", 1);
+        facts.extend(has_accepted.then(|| descriptor(20, 5, "server", other)));
+        let found = findings(facts);
+        let one = found.into_iter().find(|it| it.code == "net.accept_queue");
+        one.map(|it| (it.culprit.pid, it.text.contains("It waits for script 30.")))
+    };
+    assert_eq!(found(true), Some((Some(20), true)));
+    assert_eq!(found(false).map(|it| it.0), Some(Some(30)), "the listener was opened for it");
 }
 
 /// The client has asked, and waits to the end of the look. A master that rests and its worker have the listener open.

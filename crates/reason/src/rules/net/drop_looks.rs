@@ -16,6 +16,8 @@ pub(super) enum Look {
     MtuOfPeer,
     /// Routes, and rules that choose between them.
     Routes,
+    /// Who is on the link, by the neighbour table.
+    Neighbours,
     /// Whether packets for others are passed on.
     PassingOn,
     /// Filters of tc at the interface.
@@ -66,6 +68,11 @@ impl Look {
                 "see the routes there, and the rules that choose between them",
                 "ip",
                 format!("route get {to}"),
+            ),
+            Self::Neighbours => (
+                "see which host that is, and that it is up, its address right and the link whole; or whether packets should go that way at all",
+                "ip",
+                format!("neigh show dev {device}"),
             ),
             Self::Filters => {
                 let way = if is_incoming { "ingress" } else { "egress" };

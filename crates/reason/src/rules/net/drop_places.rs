@@ -31,6 +31,11 @@ pub(super) struct DropsAt<'m> {
 const OUT_OF_HOPS: &str = "IP_INHDR";
 /// The reason of a packet that a queueing discipline without a reason of its own drops.
 const NO_QUEUE: &str = "QDISC_DROP";
+/// The reason, and functions that drop for it where none is given, of packets whose next hop does not answer (net/core/neighbour.c).
+const NO_NEIGHBOUR: [&str; 4] =
+    ["NEIGH_FAILED", "neigh_invalidate", "arp_error_report", "ndisc_error_report"];
+/// So long a packet stands before its next hop is given up: three questions, a second apart (mcast_solicit, retrans_time_ms).
+const QUEUED_NS: u64 = 3_000_000_000;
 /// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
 const FIRST_AGAIN_NS: u64 = 1_500_000_000;
 
@@ -62,10 +67,12 @@ fn by_place<'m>(
     for mut losing in reasons.into_iter().flat_map(|reason| losing(measures, ends, reason)) {
         let end = &ends[losing.end];
         let is_being_made = is_being_made(measures, end);
+        let netns = losing.netns;
         losing.dropped.retain(|it| {
             cause_of(measures, it.kind).is_some()
                 && (is_being_made || is_meanwhile(it, end))
                 && is_asker_s(it, end)
+                && !(is_no_neighbour(it.kind) && is_made_there(netns, it))
         });
         if is_sent_and_not_again(measures, &losing, end) || is_shortened(measures, &losing, end) {
             continue;
@@ -90,11 +97,24 @@ fn place<'m>(dropped: &Dropped<'m>) -> Place<'m> {
     (kind.netns, kind.index, &kind.reason, &kind.function)
 }
 
+/// Nobody answered for the next hop of packets.
+fn is_no_neighbour(kind: &PacketDrops) -> bool {
+    NO_NEIGHBOUR.contains(&&*kind.reason) || NO_NEIGHBOUR.contains(&&*kind.function)
+}
+
+/// Whether packets of a socket were dropped where they were made: what their sender's own neighbour table says of their next hop is another
+/// rule's (neighbour_failed.rs). Of a question to a name server nobody asks that table.
+fn is_made_there(netns: Option<u32>, dropped: &Dropped<'_>) -> bool {
+    netns == Some(dropped.kind.netns)
+}
+
 /// Whether packets were dropped while somebody waited, or just before: what is sent, and dropped, is waited for from then on. TCP sends again after
 /// ever twice as long: where nothing was dropped for longer than that, it has come through.
 fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
     let link = &end.links[end.named];
-    let (first_ns, last_ns) = (dropped.flow.first_ns, dropped.flow.last_ns);
+    let queued_ns = if is_no_neighbour(dropped.kind) { QUEUED_NS } else { 0 };
+    let (first_ns, last_ns) =
+        (dropped.flow.first_ns.saturating_sub(queued_ns), dropped.flow.last_ns);
     let before_ns = link.since_ns.saturating_sub((LOST_ONE.value * 1e9) as u64);
     let again_ns = 2 * last_ns.saturating_sub(first_ns.min(link.since_ns)) + FIRST_AGAIN_NS;
     let goes_on = dropped.flow.protocol != "tcp" || link.end_ns <= last_ns.saturating_add(again_ns);
@@ -126,11 +146,12 @@ fn is_shortened(measures: &Measures<'_>, losing: &Losing<'_>, end: &End) -> bool
         && socket.is_none_or(|socket| measures.graph.undelivered(socket).is_none())
 }
 
-/// Of a question to a name server whether it was of those who wait: others ask it too.
+/// Of a question to a name server whether it was of those who wait, or of whom they have asked: others ask it too.
 fn is_asker_s(dropped: &Dropped<'_>, end: &End) -> bool {
     let is_server = matches!(end.object, Object::DnsServer(..));
     let sender = dropped.flow.sender.as_ref().filter(|_| is_server && dropped.is_outgoing);
-    sender.is_none_or(|by| end.victims.contains_key(&by.pid))
+    let asks = end.links[end.named].who.pid;
+    sender.is_none_or(|by| by.pid == asks || end.victims.contains_key(&by.pid))
 }
 
 /// Whether a stream has sent nothing again, and is not refused: then what was dropped was a copy, for a capture or another port of a bridge. What
@@ -171,6 +192,10 @@ fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
     if kind.reason == NO_QUEUE && link().is_some_and(|link| link.carrier == Some(false)) {
         let clause = "the interface has no carrier: its cable or its other end is down".into();
         return Some(Cause { clause, look: Look::Interface, matter: Matter::Other });
+    }
+    if is_no_neighbour(kind) {
+        let clause = "no host there answers for their next hop (ARP, neighbour discovery)".into();
+        return Some(Cause { clause, look: Look::Neighbours, matter: Matter::Other });
     }
     if is_out_of_hops(measures, kind) {
         let clause = "their TTL is used up, as where routes lead in a circle".into();

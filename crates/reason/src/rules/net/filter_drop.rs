@@ -97,6 +97,12 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 /// never passes the chains on the way out. A policy fits everything, and says nothing.
 fn made_there<'m>(model: &'m Model, first: &Dropped<'m>, is_own: bool) -> (Suspects<'m>, bool) {
     let there = suspects(model, first, is_own);
+    // To oneself a packet goes out and comes in by one namespace.
+    let comes_in = (is_own && first.kind.interface == LOOPBACK && there.all.is_empty())
+        .then(|| suspects(model, first, false));
+    if let Some(comes_in) = comes_in.filter(|it| it.rule.is_some_and(|rule| rule.handle != 0)) {
+        return (comes_in, false);
+    }
     let is_nobodys = !is_own
         && !first.is_outgoing
         && first.flow.sender.is_none()
@@ -493,6 +499,32 @@ mod tests {
         assert!(!says(CODE, asks(TargetKind::Host, 10, poll)), "nobody asked what it waits for");
         let sleeps = asks(TargetKind::Command, 10, "clock_nanosleep");
         assert!(!says(CODE, sleeps), "no answer ends a plain sleep");
+    }
+
+    #[test]
+    fn who_sends_by_udp_without_a_connection_waits_for_what_was_dropped() {
+        let found = |port: u16| {
+            let socket = || inet("udp", 100, "0.0.0.0:40000", "0.0.0.0:0", 0);
+            let mut question = dropped(REASON, "udp", "10.0.0.1:40000", "192.0.2.1:161", 3);
+            if let Body::PacketDrops(drops) = &mut question.body {
+                drops.netns = 2;
+                drops.flows[0].from.set_port(port);
+                drops.flows[0].sender = Some(thread(10, "snmpwalk"));
+            }
+            let (remote, protocol) = (address("192.0.2.1:161"), "udp".into());
+            findings(vec![
+                endpoint(10, "snmpwalk", socket()),
+                wait(10, "snmpwalk", "pselect6", socket(), 0, 10),
+                wait(10, "snmpwalk", "pselect6", socket(), 10, 20),
+                fact(Body::SentTo(SentTo { pid: 10, protocol, local_port: 40_000, remote })),
+                question,
+                look_at(TargetKind::Process, 10),
+                of_process(10, "snmpwalk"),
+            ])
+            .remove(0)
+        };
+        assert_eq!(found(40_000).code, CODE, "{}", found(40_000).title);
+        assert_eq!(found(40_001).code, "net.slow_peer", "another's");
     }
 
     #[test]

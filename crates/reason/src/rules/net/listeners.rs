@@ -108,10 +108,8 @@ pub(super) fn server<'m>(
     listener: &InetRef,
 ) -> Option<&'m ThreadRef> {
     let model = measures.model;
-    let all = model.held.endpoints.iter();
-    let has_it =
-        |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.ino);
-    let all: Vec<&ThreadRef> = all.filter(has_it).map(|end| &end.process).collect();
+    let ends_on = measures.graph.endpoints_on(listener.ino).iter();
+    let all: Vec<&ThreadRef> = ends_on.map(|end| &end.process).collect();
     let clients = clients(measures, listener);
     let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
     let through = |end: &&End| end.links.iter().any(|link| waited_on.contains(&link.object));
@@ -122,7 +120,7 @@ pub(super) fn server<'m>(
     let worker = || all.iter().find(is_worker);
     let has_worker = |own: &ThreadRef| all.iter().any(|other| parent(other) == Some(own.pid));
     let found = found.filter(|own| !(has_worker(own) && passes_by(measures, own)));
-    found.or_else(worker).copied()
+    found.or_else(worker).or_else(|| all.first()).copied()
 }
 
 /// Whether a process was up within the look and went back to its rest: it does not mean to take what has come.

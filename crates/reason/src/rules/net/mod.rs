@@ -40,6 +40,7 @@ pub(crate) mod filter_drop;
 pub(crate) mod filter_reject;
 mod filter_words;
 mod full_frame;
+mod last_reader;
 mod line_limits;
 pub(crate) mod line_rate;
 mod listeners;

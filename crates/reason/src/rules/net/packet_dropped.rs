@@ -168,6 +168,7 @@ impl Said<'_, '_> {
                 None => format!("MTU of the other end of {at}"),
             },
             Look::Routes => format!("routes to {}", self.first().flow.to.ip().to_canonical()),
+            Look::Neighbours => format!("next hop to {}", self.first().flow.to.ip().to_canonical()),
             Look::Filters => format!("tc filter of {at}"),
             Look::Programs => format!("program at {at}"),
             Look::CgroupPrograms => "filter of the socket or its cgroup".into(),
@@ -332,6 +333,25 @@ mod tests {
         assert_eq!(found[0].code, CODE);
         assert!(found[0].title.contains("but the tunnel's packets are dropped"));
         assert!(found[0].text.contains("4 packets of the tunnel were"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_next_hop_of_a_router_on_this_host_that_nobody_has_is_said() {
+        let asked = |(reason, function): (&str, &str), netns| {
+            let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 2);
+            let mut drops = dropped(reason, "tcp", "10.0.0.1:40000", "192.0.2.1:80", 3);
+            if let Body::PacketDrops(drops) = &mut drops.body {
+                (drops.netns, drops.function) = (netns, function.into());
+            }
+            findings(vec![wait(10, "curl", "connect", object, 0, 30), drops]).remove(0)
+        };
+        for by in [("NEIGH_FAILED", ""), ("NOT_SPECIFIED", "neigh_invalidate")] {
+            let found = asked(by, 2);
+            assert_eq!((&*found.code, &*found.culprit.name), (CODE, "next hop to 192.0.2.1"));
+            assert!(found.title.contains("answers for their next hop"), "{}", found.title);
+            // Of its own link the neighbour table says it.
+            assert_eq!(asked(by, 1).code, "net.slow_peer");
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! in which they came: the first that it asks after one came is that one's. What is left over is kept, if meanwhile it had
 //! asked something else. A connection to the upstream that is free refutes it, for the next question would have taken that.
 //!
-//! Must not: know a proxy by its name, or say that it keeps too much. Blind to upstreams on unix sockets, which have no clocks, and to
-//! questions that one connection carries several at a time.
+//! Must not: know a proxy by its name, or say that it keeps too much. Of upstreams on unix sockets, which have no clocks, it is known
+//! how many may be asked: where those are as many as are left over, none is kept. Blind to questions that one connection carries several at a time.
 
 use crate::facts::{Ns, ObjectRef, TcpTurn, ThreadRef, WakeContext};
 use crate::graph::debts::Debt;
+use crate::graph::upstreams;
 use crate::measure::Measures;
 use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,9 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
         known.sort_by_key(|debt| (debt.since_ns, debt.ino));
         known
     };
+    if upstreams::pass_on_each(graph, pid) {
+        return None;
+    }
     let owes = by_age(graph.debts().owes.get(&pid)?);
     let asked = by_age(graph.debts().awaits.get(&pid)?);
     let upstream = most_asked(measures, &asked)?;

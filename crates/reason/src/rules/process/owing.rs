@@ -3,7 +3,7 @@
 //! Who asks about the server, and not about its client, sees nobody wait: the clients are not of what is looked at. The clocks of
 //! its connections tell that questions are outstanding (graph/debts.rs). Only sleep on purpose counts, of the server or of whoever
 //! it waits for: an event loop that waits may owe a long poll, and work is said as work. Must not: count a question that came
-//! a moment ago. Edit together: socket_peer.rs.
+//! a moment ago, or the pace of another client whose words are what is answered with. Edit together: socket_peer.rs.
 
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
@@ -43,7 +43,9 @@ pub(super) fn found<'m>(
     let pid = target.filter(|target| target.kind == TargetKind::Process)?.pid;
     let is_sleep = |end: &End| {
         let first = end.links.first().is_some_and(|link| link.who.pid == pid);
-        first && end.owed && (end.kind, end.class) == (EndKind::Sleep, WaitClass::Timer)
+        let is_brought = end.links.iter().any(|link| link.is_brought);
+        let is_own = first && end.owed && !is_brought;
+        is_own && (end.kind, end.class) == (EndKind::Sleep, WaitClass::Timer)
     };
     let sleeps: Vec<usize> = (ends.iter().enumerate())
         .filter(|(_, end)| is_sleep(end) && end.seconds >= least.value)
@@ -125,5 +127,62 @@ impl Owing {
                     .sleeps(&self.actor),
             ],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::net::scenes::{inet, look_at, with_state};
+    use crate::rules::scenes::{LOOK_NS, at_place, host, slept, thread};
+
+    /// What is found of server 20, which owes client 10 an answer for most of the look: it sleeps, or its loop is up as another client says a word, who
+    /// sleeps in between.
+    fn found(is_loop: bool) -> Vec<String> {
+        let of = |port: u16, ino| {
+            let at = format!("127.0.0.1:{port}");
+            (inet("tcp", ino, &at, "127.0.0.1:80", 1), inet("tcp", ino + 1, "127.0.0.1:80", &at, 1))
+        };
+        let ((asks, asked), (talks, heard)) = (of(5000, 100), of(6000, 200));
+        let talked = |sent_jiffies, received_jiffies| {
+            let jiffy_ns = 4_000_000;
+            let turn = TcpTurn { sent_jiffies, received_jiffies, jiffy_ns, ..TcpTurn::default() };
+            let (turn, acked_bytes) = (Some(turn), 80);
+            SocketState { turn, acked_bytes, received_bytes: 900, ..SocketState::default() }
+        };
+        let listens = inet("tcp", 300, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let at_end = |fact: Fact| Fact { at_ns: LOOK_NS, ..fact };
+        let (state, syscall) = (WaitState::Sleep, "recvfrom".into());
+        let reads = Place { state, syscall, object: Some(asks.clone()), ..Place::default() };
+        let mut facts = vec![
+            look_at(TargetKind::Process, 20),
+            with_state(20, "chat", listens, SocketState::default()),
+            at_end(with_state(10, "poll", asks, talked(1_000, 1_200))),
+            at_end(with_state(20, "chat", asked, talked(1_200, 1_000))),
+            at_end(with_state(30, "post", talks, talked(10, 9))),
+            at_end(with_state(20, "chat", heard.clone(), talked(9, 10))),
+            at_place(10, "poll", reads),
+        ];
+        let each = LOOK_NS / 2;
+        for (from, to) in [(0, each), (each + 1_000_000, 2 * each)] {
+            facts.push(slept(if is_loop { 30 } else { 20 }, "app", from, to - 1_000_000));
+            let by = thread(30, "post");
+            let wake =
+                Wake { at_ns: to, context: WakeContext::SoftInterrupt, by, ..Wake::default() };
+            let (state, syscall) = (WaitState::Sleep, "epoll_wait".into());
+            let place = Place { state, syscall, object: Some(heard.clone()), ..Place::default() };
+            let thread = thread(20, "chat");
+            let (begin_ns, end_ns, wake) = (from, to, Some(wake));
+            let heard = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.extend(is_loop.then_some(Fact { at_ns: to, body: Body::Wait(heard) }));
+        }
+        explain([host(), facts].concat()).findings.into_iter().map(|it| it.code).collect()
+    }
+
+    #[test]
+    fn the_pace_of_another_client_is_nobodys_late_answer() {
+        assert!(found(true).is_empty(), "{:?}", found(true));
+        assert_eq!(found(false), ["process.socket_peer"], "a server that sleeps");
     }
 }

@@ -53,6 +53,9 @@ static ANSWERS_MIN: Threshold = Threshold::new(
     "chosen",
 );
 
+/// Of a server of which nobody saw what it did meanwhile.
+const UNSEEN_OVER: &str = "was not seen over";
+
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     code: "process.socket_peer",
@@ -185,6 +188,8 @@ struct Waited {
     /// Of that, in waits that their own timeout ended.
     timed: f64,
     elsewhere: f64,
+    /// Of which nobody saw what it did.
+    unseen: f64,
 }
 
 impl Waited {
@@ -225,6 +230,7 @@ impl Waited {
                     waited.timed += if end.is_timed() { seconds } else { 0.0 };
                 }
                 _ if end.class == WaitClass::Idle => waited.elsewhere += seconds,
+                EndKind::Open if end.class == WaitClass::Unseen => waited.unseen += seconds,
                 _ => waited.at_work += seconds,
             }
             waited.parts.push((*at, victims));
@@ -233,7 +239,7 @@ impl Waited {
     }
 
     fn seconds(&self) -> f64 {
-        self.at_work + self.asleep + self.elsewhere
+        self.at_work + self.asleep + self.elsewhere + self.unseen
     }
 
     /// Who waits.
@@ -251,13 +257,30 @@ impl Waited {
 
     /// It mostly waits for events, which somebody brings.
     fn is_elsewhere(&self) -> bool {
-        !self.is_at_work() && self.asleep < self.elsewhere
+        !self.is_at_work() && !self.is_unseen() && self.asleep < self.elsewhere
+    }
+
+    fn is_unseen(&self) -> bool {
+        !self.is_at_work() && self.unseen > self.asleep.max(self.elsewhere)
+    }
+
+    fn is_sure(&self) -> bool {
+        !self.is_at_work() && !self.is_unseen()
+    }
+
+    /// What it is at most: that its own work, or what nobody saw, is the reason has one witness, and who waits for other events after its last word may owe nothing.
+    fn severity_max(&self, measures: &Measures<'_>, read: &ChainLink) -> Option<Severity> {
+        match self.is_elsewhere() && measures.graph.is_after_an_answer(read) {
+            true => Some(Severity::Note),
+            false => (!self.is_sure()).then_some(Severity::Warning),
+        }
     }
 
     /// What it mostly does, over an answer and in general, and its share of the time.
     fn doing(&self) -> (&'static str, &'static str, f64) {
         let (over, does, seconds) = match self.asleep >= self.elsewhere {
             _ if self.is_at_work() => ("is at work over", "is at work", self.at_work),
+            _ if self.is_unseen() => (UNSEEN_OVER, "was not seen", self.unseen),
             true if self.timed * 2.0 > self.asleep => (TIMED_OVER, AWAITS_TIMEOUT, self.asleep),
             true => ("sleeps over", "sleeps", self.asleep),
             false => ("waits for something else over", "waits for other events", self.elsewhere),
@@ -331,20 +354,17 @@ fn matched<'m>(
         ),
         None => (wait_words::main_thread(measures, read.who.pid), server),
     };
-    let at_work = waited.is_at_work();
-    let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
-    let parts = waited.parts.clone();
-    let by = culprit(measures.model, &actor);
-    let place = place(measures, greatest, &actor, at_work);
+    let proof = if waited.is_sure() { Proof::TwoWitnesses } else { Proof::OneWitness };
+    let severity_max = waited.severity_max(measures, read);
+    let (parts, by) = (waited.parts.clone(), culprit(measures.model, &actor));
     let lengths = lengths(measures, talk, read, server.pid);
+    let place = place(measures, greatest, &actor, waited.is_at_work());
     let answers = Answers { client, server, actor, place, waited, asked, lengths, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let matched = Match::new(by, proof, explain).on(read.object.clone());
     let mut matched =
         parts.into_iter().fold(matched, |matched, (at, victims)| matched.claiming(at, victims));
-    if at_work {
-        matched.severity_max = Severity::Warning;
-    }
+    matched.severity_max = severity_max.unwrap_or(matched.severity_max);
     Some(matched)
 }
 
@@ -454,6 +474,7 @@ impl Answers {
                 self.place,
                 match self.waited.is_elsewhere() {
                     true => "; who is to bring them was not seen",
+                    false if self.waited.is_unseen() => "",
                     false => ", and waits for nothing that has a name: the time is its own",
                 },
             ),
@@ -514,4 +535,17 @@ impl Answers {
 fn is_on(wait: &WaitSpan, read: &ChainLink) -> bool {
     let is_its = wait.object == read.object && wait.thread.pid == read.who.pid;
     is_its && (is_read(wait.class) || wait.class == read.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waited;
+
+    #[test]
+    fn whom_nobody_saw_is_not_at_work() {
+        let waited = |at_work, unseen| Waited { at_work, unseen, ..Waited::default() };
+        assert_eq!(waited(0.0, 3.0).doing().1, "was not seen");
+        assert_eq!(waited(3.0, 0.0).doing().1, "is at work");
+        assert!(!waited(0.0, 3.0).is_sure() && !waited(0.0, 3.0).is_elsewhere());
+    }
 }

@@ -7,6 +7,7 @@ use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::serving::chosen;
 use crate::graph::ways::way::Way;
+use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
@@ -20,11 +21,13 @@ pub(super) static WAY: Way = Way {
 };
 
 fn fuse_server(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    let processes = match &wait.place.object {
-        Some(ObjectRef::File(file)) => {
-            let ends = index.devices.fuse_servers(file.dev);
+    let processes = match (&wait.place.object, &wait.object) {
+        // Of an overlay it is the file system of a layer.
+        (Some(ObjectRef::File(_)), Object::FuseFileSystem(Some(dev))) => {
+            let ends = index.devices.fuse_servers(*dev);
             ends.iter().map(|end| end.process.clone()).collect()
         }
+        (Some(ObjectRef::File(_)), _) => Vec::new(),
         // Without a descriptor (open, stat): the one server there is, if there is but one.
         // A virtual machine's host serves virtiofs by the same protocol, and is not seen from here.
         _ if index.model.disk.mounts.iter().any(|mount| mount.fs_type == "virtiofs") => Vec::new(),
@@ -76,6 +79,33 @@ mod tests {
         assert_eq!(reads(&two, Some(DEV)), ("FUSE server", Some(20)));
         assert_eq!(reads(&two[..1], None), ("FUSE server", Some(20)));
         assert_ne!(reads(&two, None).0, "FUSE server", "nobody knows which");
+    }
+
+    #[test]
+    fn of_an_overlay_it_is_the_server_of_its_layer() {
+        let overlay = DeviceNumber { major: 0, minor: 50 };
+        let led = |lower: &str| {
+            let mount = |dev, path: &str, fs_type: &str, options: String| Mount {
+                dev,
+                path: path.into(),
+                fs_type: fs_type.into(),
+                options,
+                ..Mount::default()
+            };
+            let frames = vec!["request_wait_answer".to_string()];
+            let file =
+                FileRef { dev: overlay, ino: 5, fs_type: "overlay".into(), ..FileRef::default() };
+            let at = place("openat", NO_ARGS, Some(ObjectRef::File(file)));
+            led(vec![
+                fact(Body::Stack(Stack { id: 1, frames })),
+                fact(Body::Mount(mount(DEV, "/srv/m", "fuse", String::new()))),
+                fact(Body::Mount(mount(overlay, "/ov", "overlay", format!("lowerdir={lower}")))),
+                endpoint(20, "sshfs", ObjectRef::FuseServer { dev: DEV }),
+                stands(of_ten(10), Place { stack: 1, ..at }),
+            ])
+        };
+        assert_eq!(led("/usr:/srv/m"), ("FUSE server", Some(20)));
+        assert_ne!(led("/usr").0, "FUSE server");
     }
 
     #[test]

@@ -2,31 +2,68 @@
 //!
 //! It looks like a lock that the signaller let go of, after a word of his own client. What tells them apart: whoever waits for what the
 //! thread does next has signalled the same word before, for his own sake. The word of a lock is not where a request is handed over.
+//!
+//! Or wait after wait was ended by a thread that one word of its client had just reached (a queue in a server: one client takes out what
+//! another puts in). Who holds a row has had a word of his client before, to take it, and another to let it go.
 //! Must not: take a lock for such a word where the waiter's own functions say that it is one. Rejected: whether the thread waits on the word
 //! again and again (so does whoever wants a busy lock).
 //!
 //! Edit together: waker.rs (the same thread, without that reason), graph/leaf.rs (what is held).
 
-use crate::graph::conversation::WAITS_LOOKED_AT;
+use crate::facts::{Ns, ThreadRef};
+use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT};
+use crate::graph::index::Index;
 use crate::graph::next::Next;
+use crate::graph::question::is_for_a_question;
 use crate::graph::wakers::waker;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::programs::lock_kind::LockKind;
+use crate::threshold::Threshold;
+use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
+
+/// From so many on words of clients bring what a thread waits for.
+static HAND_OVERS_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "waits in a row that a single word of another thread's client ended: once or twice a transaction may end so",
+    "chosen, as for subscriptions",
+);
 
 /// Why it is whoever signalled.
 pub(in crate::graph) const BECAUSE: &str = "it handed the thread its next piece of work";
+/// Why it is who serves another client.
+pub(in crate::graph) const BECAUSE_OF_WORDS: &str =
+    "each word of its client let a thread that waited so go on";
 
-/// The way.
+/// The way by the asker's own signal.
 pub(super) static WAY: Way = Way {
     name: "handed work",
     because: BECAUSE,
     of: &[WaitClass::FutexWait],
     thresholds: &[],
-    follow,
+    follow: |at| of_no_lock(at, handed_by_asker(at)),
 };
 
-fn follow(at: &Waiter<'_>) -> Option<Next> {
+/// The way by the words of another client.
+pub(super) static BY_WORDS: Way = Way {
+    name: "word of another client",
+    because: BECAUSE_OF_WORDS,
+    of: &[WaitClass::FutexWait],
+    thresholds: &[&HAND_OVERS_MIN, &PAUSE_MAX],
+    follow: |at| of_no_lock(at, brought_by_words(at.index, at.wait)),
+};
+
+/// Whoever signalled, unless the waiter's own functions say that it is a lock.
+fn of_no_lock(at: &Waiter<'_>, by: Option<ThreadRef>) -> Option<Next> {
+    let wait = at.wait;
+    let kind =
+        || user_stack::lock_kind_of(at.index.model, &wait.thread, wait.begin_ns, wait.end_ns);
+    by.filter(|_| !kind().is_some_and(LockKind::is_held)).map(Next::Thread)
+}
+
+/// Who signalled, where the asker has signalled the same word before.
+fn handed_by_asker(at: &Waiter<'_>) -> Option<ThreadRef> {
     let (index, wait) = (at.index, at.wait);
     let is_own = |pid: u32| pid == wait.thread.pid;
     let asker = at.asker.filter(|asker| is_own(asker.who.pid))?;
@@ -34,10 +71,68 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     let word = wait.word()?;
     let by_asker = |by| index.model.threads.is_same(&by, asker.who);
     let mut before = index.waits.before(wait).iter().rev().take(WAITS_LOOKED_AT);
-    let is_handed =
-        before.any(|it| it.word() == Some(word) && waker(index, it).is_some_and(by_asker));
-    let kind = || user_stack::lock_kind_of(index.model, &wait.thread, wait.begin_ns, wait.end_ns);
-    (is_handed && !kind().is_some_and(LockKind::is_held)).then_some(Next::Thread(by))
+    before.any(|it| it.word() == Some(word) && waker(index, it).is_some_and(by_asker)).then_some(by)
+}
+
+/// Who brings what a thread of a server waits for, where its waits were ended by threads each of whose words of a client let somebody go on: whoever ended
+/// this one, or, while it stands, the last.
+fn brought_by_words(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let own = waker(index, wait);
+    if own.is_none() && !wait.standing {
+        return None;
+    }
+    let before = index.waits.before(wait).iter().rev().take(WAITS_LOOKED_AT);
+    let after = index.waits.after(wait).iter().take(WAITS_LOOKED_AT);
+    let all = before.chain([wait]).chain(after);
+    // Short waits for the turn of another thread's, as for an interpreter's lock, say nothing.
+    let lasts = |it: &&WaitSpan| it.class == wait.class && it.end_ns - it.begin_ns > PAUSE_MAX.ns();
+    let ended = all.filter(lasts).filter_map(|it| Some((it, waker(index, it)?)));
+    let mut hand_overs: Vec<(&WaitSpan, ThreadRef)> = ended.collect();
+    hand_overs.sort_by_key(|(it, _)| it.end_ns);
+    let (first, last) = (hand_overs.first()?.0.begin_ns, hand_overs.last()?.0.end_ns);
+    let is_often = hand_overs.len() >= HAND_OVERS_MIN.count();
+    let is_word = |(it, by): &(&WaitSpan, ThreadRef)| {
+        by.pid == wait.thread.pid && is_brought_by_a_word(index, it, by)
+    };
+    let mut by_whom: Vec<&ThreadRef> = hand_overs.iter().map(|(_, by)| by).collect();
+    by_whom.sort_by_key(|by| by.tid);
+    by_whom.dedup_by_key(|by| by.tid);
+    let is_queue = is_often
+        && hand_overs.iter().all(is_word)
+        && by_whom.iter().all(|by| hands_each_word_on(index, by, (first, last)));
+    is_queue.then(|| own.or_else(|| hand_overs.pop().map(|(_, by)| by))).flatten()
+}
+
+/// Whether a thread ended a wait as a word of its client reached it.
+fn is_brought_by_a_word(index: &Index<'_>, wait: &WaitSpan, by: &ThreadRef) -> bool {
+    let from = wait.end_ns.saturating_sub(PAUSE_MAX.ns());
+    words(index, by, (from, wait.end_ns)).next().is_some()
+}
+
+/// Whether each word that a thread's client said within a time let another thread of the process go on at once.
+fn hands_each_word_on(index: &Index<'_>, by: &ThreadRef, within: (Ns, Ns)) -> bool {
+    let threads = index.families.threads_of(&[by.pid]);
+    words(index, by, within).all(|word| {
+        let at_once = word.end_ns..=word.end_ns.saturating_add(PAUSE_MAX.ns());
+        let is_let_go = |it: &WaitSpan| {
+            let is_by = |waker: ThreadRef| index.model.threads.is_same(&waker, by);
+            at_once.contains(&it.end_ns)
+                && it.class == WaitClass::FutexWait
+                && waker(index, it).is_some_and(is_by)
+        };
+        let near = |thread| index.waits.within(thread, *at_once.start(), *at_once.end() + 1);
+        threads.iter().any(|thread| near(thread).iter().any(is_let_go))
+    })
+}
+
+/// The waits of a thread for the next word of a client that ended within a time.
+fn words<'a>(
+    index: &Index<'a>,
+    by: &ThreadRef,
+    (from, to): (Ns, Ns),
+) -> impl Iterator<Item = &'a WaitSpan> {
+    let its = index.waits.within(by, from, to).iter();
+    its.filter(move |it| (from..=to).contains(&it.end_ns) && is_for_a_question(index, it))
 }
 
 #[cfg(test)]
@@ -119,6 +214,48 @@ mod tests {
         let leaves = chains.follow(&thread(10, "client"), 100 * MS, 2_003 * MS);
         let longest = leaves.iter().max_by_key(|leaf| leaf.ns()).expect("a leaf");
         (longest.named().map(|at| longest.links[at].class), longest.root().who.pid)
+    }
+
+    /// Thread 22 of a server waits three times for 400 ms for a word that thread 23 signals once its client 30 has said something; before each wait too,
+    /// if it takes what 22 then waits for. What names the end, and why 23 is who is followed.
+    fn signalled(takes: bool) -> (Option<usize>, Option<&'static str>) {
+        let near = || inet("tcp", 5, "127.0.0.1:5000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 6, "127.0.0.1:80", "127.0.0.1:5000", 1);
+        let mut facts = host();
+        facts.extend([
+            endpoint(20, "broker", inet("tcp", 1, "127.0.0.1:80", "0.0.0.0:0", 10)),
+            descriptor(20, 8, "broker", far()),
+            endpoint(30, "client", near()),
+        ]);
+        for at_ms in [0, 500, 1_000] {
+            let mut said = |times| {
+                let by = (WakeContext::SoftInterrupt, thread(30, "client"));
+                facts.push(waits(of_broker(23), ("recvfrom", 0, Some(far())), times, by));
+            };
+            // To take it, before 22 wants it, and to let go.
+            if takes {
+                said((at_ms, at_ms + 20));
+            }
+            said((at_ms + 21, at_ms + 448));
+            let by = (WakeContext::Task, of_broker(23));
+            let times = (at_ms + 50, at_ms + 449);
+            facts.push(waits(of_broker(22), ("futex", 0x7000, None), times, by));
+        }
+        let Observed { model, timelines } = Observed::new(facts);
+        let chains = Chains::new(&model, &timelines);
+        let leaves = chains.follow(&of_broker(22), 550 * MS, 949 * MS);
+        let longest = leaves.iter().max_by_key(|leaf| leaf.ns()).expect("a leaf");
+        (longest.named(), longest.links[0].because)
+    }
+
+    #[test]
+    fn what_one_word_of_a_client_brings_each_time_is_a_queue_and_no_row() {
+        assert_eq!(signalled(false), (None, Some(super::BECAUSE_OF_WORDS)));
+        let (row, because) = signalled(true);
+        assert!(
+            row == Some(0) && because != Some(super::BECAUSE_OF_WORDS),
+            "one to take it, one to let go"
+        );
     }
 
     #[test]

@@ -10,10 +10,14 @@ use crate::graph::ways::way::Way;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
+/// Why it is whoever is found.
+pub(in crate::graph) const BECAUSE: &str =
+    "the word that is waited for is its thread id: it is joined";
+
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "joined thread",
-    because: "the word that is waited for is its thread id: it is joined",
+    because: BECAUSE,
     of: &[WaitClass::FutexWait],
     thresholds: &[],
     follow: |at| joined(at.index, at.wait).map(Next::Thread),

@@ -7,6 +7,7 @@ mod bus_activation;
 pub(in crate::graph) mod child;
 mod connection;
 mod core_dump;
+mod dropped_datagram;
 mod ended_thread;
 mod file_leave;
 mod fuse_server;
@@ -14,7 +15,7 @@ mod futex_word;
 pub(in crate::graph) mod handed_work;
 mod interpreter_lock;
 mod job_token;
-mod joined;
+pub(in crate::graph) mod joined;
 mod journal_thread;
 mod kernel_lock_owner;
 mod last_child;
@@ -31,6 +32,7 @@ pub(in crate::graph) mod process_end;
 mod row_session;
 pub(in crate::graph) mod session_table;
 mod terminal;
+mod tracer;
 mod tun_program;
 mod vfork_child;
 mod waker;
@@ -58,10 +60,12 @@ pub static LADDER: &[&Way] = &[
     &pipe_end::WAY,
     &tun_program::WAY,
     &own_data::WAY,
+    &dropped_datagram::WAY,
     &connection::WAY,
     &child::WAY,
     &process_end::WAY,
     &vfork_child::WAY,
+    &tracer::WAY,
     &ended_thread::WAY,
     &fuse_server::WAY,
     &loop_server::WAY,
@@ -70,6 +74,7 @@ pub static LADDER: &[&Way] = &[
     &journal_thread::WAY,
     &terminal::WAY,
     &handed_work::WAY,
+    &handed_work::BY_WORDS,
     &waker::WAY,
     &interpreter_lock::NEARBY,
     &monitor::NEARBY,

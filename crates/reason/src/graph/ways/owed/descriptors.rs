@@ -3,28 +3,30 @@
 //!
 //! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. Nor is who has said all that it
 //! was asked, as a database on a connection that a pool keeps open, or a parent on the pipe whose closing shows its children that it has ended; nor,
-//! of several, who rests and has nobody to ask (at_rest.rs).
+//! of several, who rests and has nobody to ask (at_rest.rs), nor whom the waiter asks only after a time of its own is over.
 //! If one is left, what comes there is what everybody waits for. Must not: choose where two are left.
 //!
 //! A last word may be a part of an answer, the rest of which is still to come. Rejected: to leave out who had the last word whatever it does.
 
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, ThreadRef};
 use crate::graph::at_rest::{
-    self, RESTS_MIN, STOOD_MIN, has_rested_since, is_sign_of_life, rests_with_nobody_to_ask,
+    self, RESTS_MIN, STOOD_MIN, has_nobody_to_ask, has_rested_since, is_sign_of_life,
+    rests_with_nobody_to_ask,
 };
+use crate::graph::by_path::{asked_anew, is_asked_before};
 use crate::graph::channels::waits_for_undelivered;
-use crate::graph::conversation::WAITS_LOOKED_AT;
+use crate::graph::conversation::{WAITS_LOOKED_AT, goes_on_by_clock};
 use crate::graph::index::Index;
-use crate::graph::next::Next;
-use crate::graph::question::is_for_a_question;
+use crate::graph::next::{Asker, Next};
+use crate::graph::question::{all_read_on, is_for_a_question};
 use crate::graph::serving::{chosen, held_up};
+use crate::graph::taken::has_no_part;
 use crate::graph::ways::held::holder;
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::graph::worker_processes;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
-use std::collections::HashSet;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -32,7 +34,10 @@ pub(super) static WAY: Way = Way {
     because: "of what is waited for nothing else leads on",
     of: FOR_EVENTS,
     thresholds: &[&RESTS_MIN, &STOOD_MIN],
-    follow: |at| among_polled(at.index, at.wait, at.asker.map(|asker| asker.who.pid)),
+    follow: |at| {
+        let next = among_polled(at.index, at.wait, at.asker);
+        next.filter(|next| !matches!(next, Next::Thread(to) if goes_on_by_clock(at.index, at.wait, to.pid) || has_no_part(at, to)))
+    },
 };
 
 /// For whom a waiter waits.
@@ -41,12 +46,14 @@ struct Asked {
     by: Option<u32>,
     /// Before when it was asked nothing of what it owes, if what is waited for is among that.
     since_ns: Option<Ns>,
+    /// What it asked before then it asked for somebody else.
+    anew_ns: Option<Ns>,
 }
 
 impl Asked {
     /// Of a waiter. Only TCP has clocks: of who waits for it by anything else they say nothing.
-    fn of(index: &Index<'_>, wait: &WaitSpan, by: Option<u32>) -> Self {
-        let pid = wait.thread.pid;
+    fn of(index: &Index<'_>, wait: &WaitSpan, asker: Option<Asker<'_>>) -> Self {
+        let (pid, by) = (wait.thread.pid, asker.map(|asker| asker.who.pid));
         let is_by = |ino: u64, asker: u32| {
             let far = index.model.called.socket(ino).map(|it| index.connections.far_processes(it));
             far.is_some_and(|far| far.iter().any(|far| far.pid == asker))
@@ -56,7 +63,7 @@ impl Asked {
             owed.take(WAITS_LOOKED_AT).any(|debt| is_by(debt.ino, asker))
         };
         let since_ns = index.debts.owes_only_since(pid).filter(|_| by.is_none_or(owes));
-        Self { by, since_ns }
+        Self { by, since_ns, anew_ns: asked_anew(index, pid, asker) }
     }
 }
 
@@ -71,14 +78,15 @@ enum Leads {
 }
 
 /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
-fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
+fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<Asker<'_>>) -> Option<Next> {
     let ends = index.connections.of_process(wait.thread.pid, &wait.place.polled);
     let asked = Asked::of(index, wait, asker);
     let mut left: Vec<Leads> =
         ends.into_iter().filter_map(|end| leads(index, wait, end, &asked)).collect();
-    if left.len() > 1 {
-        left.retain(|leads| !is_master(index, wait.thread.pid, leads));
-    }
+    let is_one = left.len() == 1;
+    left.retain(|leads| {
+        !is_master(index, wait.thread.pid, leads) || is_one && !has_no_order(index, wait, leads)
+    });
     if left.len() > 1 {
         left.retain(|leads| !is_at_rest(index, wait, leads));
     }
@@ -149,11 +157,18 @@ fn is_master(index: &Index<'_>, pid: u32, leads: &Leads) -> bool {
     matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
 }
 
+/// Whether all that a descriptor leads to rest since the wait began, and have taken all that the waiter has sent them: it has asked them nothing, and
+/// would only hear of them what to do next.
+fn has_no_order(index: &Index<'_>, wait: &WaitSpan, leads: &Leads) -> bool {
+    let Leads::To(far) = leads else { return false };
+    let untaken = at_rest::with_unread(index, wait);
+    let rests = |pid: u32| at_rest::rests(index, pid, wait.begin_ns) && !untaken.contains(&pid);
+    wait.standing && far.iter().all(|far| rests(far.pid))
+}
+
 /// Leaves those who have not taken what the waiter has sent them, or have not accepted its connection, where all others rest since it does.
 fn retain_untaken(index: &Index<'_>, wait: &WaitSpan, left: &mut Vec<Leads>) {
-    let polled = index.connections.of_process(wait.thread.pid, &wait.place.polled);
-    let untaken: HashSet<u32> =
-        polled.iter().flat_map(|end| at_rest::with_unread(index, &end.object)).collect();
+    let untaken = at_rest::with_unread(index, wait);
     let is_untaken = |leads: &Leads| match leads {
         Leads::Queued(_) => true,
         Leads::To(far) => far.iter().any(|far| untaken.contains(&far.pid)),
@@ -182,7 +197,11 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asked: &Asked) -> O
                 return None;
             }
             let far = index.connections.far_processes(socket);
-            if has_said_all(index, wait, (socket, &far), asked) {
+            let is_anothers =
+                |came_ns| is_asked_before(index, wait.thread.pid, socket.ino, came_ns);
+            if has_said_all(index, wait, (socket, &far), asked)
+                || asked.anew_ns.is_some_and(is_anothers)
+            {
                 return None;
             }
             if far.is_empty() || waits_for_undelivered(index, wait.begin_ns, wait.end_ns, socket) {
@@ -195,12 +214,12 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asked: &Asked) -> O
             if is_asked {
                 return None;
             }
-            index
-                .connections
-                .endpoints_on(*peer_ino)
-                .iter()
-                .map(|end| end.process.clone())
-                .collect()
+            let far = index.connections.endpoints_on(*peer_ino).iter();
+            let far: Vec<ThreadRef> = far.map(|end| end.process.clone()).collect();
+            if all_read_on(index, &far, *peer_ino) {
+                return None;
+            }
+            far
         }
         ObjectRef::Pipe { ino } if end.readable && !end.writable => {
             let all = index.connections.endpoints_on(*ino);
@@ -264,34 +283,6 @@ fn is_at_work_since(index: &Index<'_>, thread: &ThreadRef, (came_ns, to): (Ns, N
     !stood && (sleeps_on || held_up(index, thread, last.begin_ns, last.end_ns) > 0)
 }
 
-/// Whether a process has nobody to wait for: it has connected to nobody, has no child, and polls nothing that another process writes to. A loop that
-/// waits for the rest of what it asked itself stands as one that waits for its next question.
-fn has_nobody_to_ask(index: &Index<'_>, pid: u32) -> bool {
-    let connections = &index.connections;
-    let is_of_other = |end: &&Endpoint| end.process.pid != pid;
-    let brings = |end: &&Endpoint| match &end.object {
-        ObjectRef::Pipe { ino } => {
-            let mut all = connections.endpoints_on(*ino).iter().copied();
-            end.readable && all.any(|it| it.writable && is_of_other(&it))
-        }
-        ObjectRef::Unix { ino, peer_ino, .. } => {
-            let mut all = connections.endpoints_on(*peer_ino).iter().copied();
-            index.model.called.unix_path(*ino).is_none() && all.any(|it| is_of_other(&it))
-        }
-        _ => false,
-    };
-    let threads = || index.families.threads_of(&[pid]);
-    let polls_another = |thread: &ThreadRef| {
-        let last = index.waits.of(thread).last();
-        let polled = last.map_or(&[][..], |it| it.place.polled.as_slice());
-        connections.of_process(pid, polled).iter().any(brings)
-    };
-    index.debts.has_asked_nobody(pid)
-        && connections.served_by_path(pid).is_empty()
-        && index.families.living_children(pid).is_empty()
-        && !threads().iter().any(polls_another)
-}
-
 /// Whether a connection has the listener at its other end, which has no other end itself: nobody has accepted it.
 fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
     let ObjectRef::Unix { peer_ino, .. } = object else { return false };
@@ -304,11 +295,13 @@ fn is_queued(index: &Index<'_>, object: &ObjectRef) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, has_nobody_to_ask, is_at_work_since};
+    use super::{Asked, is_at_work_since};
     use crate::answer::explain;
     use crate::facts::*;
+    use crate::graph::at_rest::has_nobody_to_ask;
     use crate::graph::end::EndKind;
     use crate::graph::index::Index;
+    use crate::graph::next::{Asker, Until};
     use crate::rules::scenes::*;
     use crate::waits::timeline::Observed;
 
@@ -490,7 +483,11 @@ mod tests {
         let Observed { model, timelines } = Observed::new(pool(1_249, ("epoll_wait", 9_000)));
         let index = Index::new(&model, &timelines);
         let wait = timelines.waits().find(|it| it.thread.pid == 20).expect("it polls");
-        let since = |by| Asked::of(&index, wait, by).since_ns.is_some();
+        let since = |by: Option<u32>| {
+            let who = by.map(|pid| thread(pid, "client"));
+            let asker = who.as_ref().map(|who| Asker { who, until: Until::At(LOOK_NS) });
+            Asked::of(&index, wait, asker).since_ns.is_some()
+        };
         assert_eq!([since(Some(10)), since(None), since(Some(40))], [true, true, false]);
     }
 

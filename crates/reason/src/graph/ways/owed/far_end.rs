@@ -1,14 +1,16 @@
 //! The peer of what ended, or will end, a wait for events: who is at the other end of that connection or pipe.
 //!
 //! Not if the asker is there: he waits for it, so it does not wait for him. Nor if it is another client, which has asked again and again since the asker
-//! did: what it says has brought him no answer (who measures a server's delay, or reads its counters). Must not: look among several descriptors
-//! (descriptors.rs).
+//! did: what it says has brought him no answer (who measures a server's delay, or reads its counters). Another client that says a word or two, and
+//! that the server has sent nothing since the question, brings what the asker waits for, and is asked for nothing (who puts jobs into a queue);
+//! a worker that takes its jobs there is sent one first. Must not: look among several descriptors (descriptors.rs).
 
-use crate::facts::{Ns, ObjectRef};
+use crate::facts::{Ns, ObjectRef, ThreadRef};
 use crate::graph::channels::far_end;
 use crate::graph::conversation::{WAITS_LOOKED_AT, asked_ns};
 use crate::graph::next::{Next, Until};
 use crate::graph::question::{is_asked_by, is_for_a_question};
+use crate::graph::wakers::{carrier, waker};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
@@ -36,7 +38,41 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
         && !is_asked_by(at.index, at.wait, at.asker)
         && !only_asks(at)
         && !serves_all(at);
-    may.then(|| far_end(at.index, at.wait)).flatten().map(Next::Thread)
+    let by = may.then(|| far_end(at.index, at.wait)).flatten()?;
+    Some(match brings_his_own(at, &by) {
+        true => Next::Brought(by, at.wait.end_ns),
+        false => Next::Thread(by),
+    })
+}
+
+/// Whether who ended a wait of a loop is another client with a word of his own, as far as the loop has sent his process nothing while the question stood.
+fn brings_his_own(at: &Waiter<'_>, by: &ThreadRef) -> bool {
+    let (index, wait) = (at.index, at.wait);
+    let is_loop = wait.class == WaitClass::Idle;
+    let is_word = !wait.standing && is_loop && is_for_a_question(index, wait);
+    // A loop that has asked waits for whatever comes, since its wait began at the latest.
+    let of_loop = || match at.asker.filter(|asker| asker.who.pid != wait.thread.pid)?.until {
+        Until::Wait(asks) => Some(asks.begin_ns),
+        Until::At(_) => None,
+    };
+    let asked_ns = || question(at).map(|(asked_ns, _)| asked_ns).or_else(of_loop);
+    let Some(asked_ns) = is_word.then(asked_ns).flatten() else { return false };
+    // What the loop says right after a word of his is the answer to that.
+    let is_answer = |sent_ns: Ns| {
+        let all = index.waits.of(&wait.thread);
+        let before = all[..all.partition_point(|it| it.begin_ns <= sent_ns)].iter().rev();
+        let mut ended = before.filter(|it| it.end_ns <= sent_ns && it.class == WaitClass::Idle);
+        ended.next().and_then(carrier).is_some_and(|from| from.pid == by.pid)
+    };
+    let is_sent = |it: &WaitSpan| {
+        let from = waker(index, it).or_else(|| carrier(it).cloned());
+        let is_from = from.is_some_and(|from| from.pid == wait.thread.pid);
+        let sent_ns = it.wake.as_ref().map(|wake| wake.at_ns).filter(|_| is_from);
+        sent_ns.is_some_and(|ns| (asked_ns..wait.end_ns).contains(&ns) && !is_answer(ns))
+    };
+    let threads = index.families.threads_of(&[by.pid]);
+    let mut its = threads.iter().flat_map(|it| index.waits.within(it, asked_ns, wait.end_ns));
+    !its.any(is_sent)
 }
 
 /// Whether another thread of the process waits for the one that is at its loop for all clients, by turns with it, and the client who came next comes
@@ -107,6 +143,12 @@ mod tests {
     /// Process 20 waits all the look for an answer of the loop of process 10, which client 30 asks so often meanwhile. Whether 30 is who is
     /// waited for in the loop's waits that it ended; by 20, or by another thread of the server.
     fn other_client(times: u64, is_own: bool) -> Vec<bool> {
+        let is_his = |next: &Next| matches!(next, Next::Thread(by) | Next::Later(by, _) | Next::Brought(by, _) if by.pid == 30);
+        followed(times, is_own, false).iter().map(is_his).collect()
+    }
+
+    /// The same, with who is followed; 30 may be sent something itself before it says a word.
+    fn followed(times: u64, is_own: bool, is_sent: bool) -> Vec<Next> {
         let of = |local: &str, remote: &str, ino| inet("tcp", ino, local, remote, 1);
         let server = "127.0.0.1:80";
         let ends = |port: u16, ino| {
@@ -123,6 +165,15 @@ mod tests {
             stands(thread(20, "client"), place("recvfrom", NO_ARGS, Some(asks.0.clone()))),
             stands(of_ten(12), place("futex", NO_ARGS, None)),
         ];
+        if is_sent {
+            let (end_ns, by) = (LOOK_NS / 10, of_ten(10));
+            let wake =
+                Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+            let (thread, place) =
+                (thread(30, "monitor"), place("recvfrom", NO_ARGS, Some(talks.0.clone())));
+            let given = Wait { thread, begin_ns: 1, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(given) });
+        }
         let each = LOOK_NS / (times + 1);
         for at in 0..times {
             let (begin_ns, end_ns) = (at * each + 1, (at + 1) * each);
@@ -140,11 +191,16 @@ mod tests {
         let asking = timelines.waits().find(|it| it.thread.tid == asks).expect("it asks");
         let asker = Some(Asker { who: &asking.thread, until: Until::Wait(asking) });
         let of_loop = timelines.waits().filter(|it| it.thread.tid == 10);
-        let leads = of_loop.map(|it| {
-            let next = responsible(&Waiter { asker, ..Waiter::of(&index, it) }, true).0;
-            matches!(next, Next::Thread(by) | Next::Later(by, _) | Next::Brought(by, _) if by.pid == 30)
-        });
-        leads.collect()
+        of_loop.map(|it| responsible(&Waiter { asker, ..Waiter::of(&index, it) }, true).0).collect()
+    }
+
+    #[test]
+    fn another_client_brings_its_own_words_unless_the_server_has_sent_it_something() {
+        let is_brought = |next: &Next| matches!(next, Next::Brought(by, _) if by.pid == 30);
+        let brought =
+            |is_sent| followed(1, false, is_sent).iter().map(is_brought).collect::<Vec<_>>();
+        assert_eq!(brought(false), [true], "it puts a job into a queue");
+        assert_eq!(brought(true), [false], "it answers what it was given to do");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod descriptors;
 mod ended_with;
 mod event_loop;
 mod far_end;
+mod forwarded;
 mod full_pool;
 mod held_sibling;
 mod inside_server;
@@ -24,6 +25,7 @@ mod own_timeout;
 mod person;
 mod polled;
 mod session_lock;
+mod shown_terminal;
 mod unanswered;
 mod under_way;
 mod unit_job;
@@ -33,11 +35,13 @@ use super::way::Way;
 
 /// In order: the first that finds somebody is it.
 pub(super) static LADDER: &[&Way] = &[
+    &shown_terminal::WAY,
     &person::WAY,
     &under_way::WAY,
     &unit_job::WAY,
     &inside_server::WAY,
     &open_question::WAY,
+    &forwarded::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
     &awaited_task::WAY,

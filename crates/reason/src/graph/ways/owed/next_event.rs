@@ -1,13 +1,14 @@
 //! An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next waits.
 //!
 //! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop.
-//! Must not: take who came with a question of his own for somebody who was waited for. Rejected: the next wait of the same thread alone (a
+//! Must not: take who came with a question of his own for somebody who was waited for, or who was asked only after the clock had ended the
+//! wait: until then it was for a time of the loop's own. Rejected: the next wait of the same thread alone (a
 //! runtime's next wait is often another thread's).
 
 use super::event_loop::ended_by_interrupt;
 use crate::facts::ThreadRef;
 use crate::graph::channels::far_end;
-use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT};
+use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT, owes};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_ended_by_a_question;
@@ -53,7 +54,14 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     }
     let holder = || holder(index, last).or_else(|| far_end(index, last));
     let waker = waker(index, last).filter(|_| !by_kernel_thread(last));
-    waker.or_else(holder)
+    waker.or_else(holder).filter(|by| !is_asked_later(index, wait, last, by))
+}
+
+/// Whether a loop's process asked somebody only after the clock had ended a wait, and he owed it nothing until then.
+fn is_asked_later(index: &Index<'_>, wait: &WaitSpan, last: &WaitSpan, by: &ThreadRef) -> bool {
+    let (talk, within) = ((wait.thread.pid, &[by.pid][..]), (wait.end_ns, last.end_ns));
+    let asks = || index.woken.first_ns(talk, within, PAUSE_MAX.ns()).is_some();
+    by.pid != wait.thread.pid && asks() && !owes(index, wait, by.pid)
 }
 
 /// Whether nobody else ended a wait: the clock did, another thread of the loop's own passed it on at once, or there was something
@@ -72,7 +80,9 @@ fn goes_on<'a>(index: &Index<'a>, last: &WaitSpan) -> Option<&'a WaitSpan> {
             until = other.end_ns;
             continue;
         }
+        // Another word is another thing: a virtual machine also sleeps so.
         let is_next = other.place.syscall == last.place.syscall
+            && other.word() == last.word()
             && other.begin_ns <= until.saturating_add(PAUSE_MAX.ns());
         return is_next.then_some(other);
     }
@@ -153,5 +163,70 @@ mod tests {
         assert_eq!(next(200_000_000), ("", None), "it did something else in between");
         let late = ThreadRef { start_ns: LOOK_NS - 900_000_000, ..thread(20, "job") };
         assert_eq!(next_by(10_000_000, late), ("", None), "he came after what was waited for");
+    }
+
+    /// Thread 10 looks at the clock at 4 s, and 20 ends its next wait; when the process of 10 woke 20, milliseconds.
+    fn next_of(asked_ms: u64) -> (&'static str, Option<u32>) {
+        let server = || thread(20, "server");
+        let wake = |at_ns, by: ThreadRef| {
+            Some(Wake { at_ns, context: WakeContext::SoftInterrupt, by, ..Wake::default() })
+        };
+        let end_ns = asked_ms * 1_000_000;
+        let asked = Wait {
+            thread: server(),
+            begin_ns: end_ns - 1_000_000,
+            end_ns,
+            place: place("epoll_wait", NO_ARGS, None),
+            wake: wake(end_ns, of_ten(10)),
+            ..Wait::default()
+        };
+        let first = ended(
+            of_ten(10),
+            place("epoll_wait", NO_ARGS, None),
+            ThreadRef::default(),
+            WakeContext::HardInterrupt,
+        );
+        let second = Wait {
+            thread: of_ten(10),
+            begin_ns: LOOK_NS - 990_000_000,
+            end_ns: LOOK_NS - 900_000_000,
+            place: place("epoll_wait", NO_ARGS, None),
+            wake: Some(Wake {
+                at_ns: LOOK_NS - 900_000_000,
+                context: WakeContext::Task,
+                by: server(),
+                ..Wake::default()
+            }),
+            ..Wait::default()
+        };
+        let at = |wait: Wait| Fact { at_ns: wait.end_ns, body: Body::Wait(wait) };
+        led(vec![first, at(asked), at(second)])
+    }
+
+    #[test]
+    fn who_is_asked_only_when_a_time_is_over_was_not_waited_for_until_then() {
+        assert_eq!(next_of(4_005), ("", None), "it was for a time of its own");
+        assert_eq!(next_of(20), ("next event", Some(20)), "he owed the answer all the while");
+    }
+
+    #[test]
+    fn a_sleep_on_another_word_is_another_thing() {
+        let futex = |word| place("futex", [word, 137, 0, 0x9000, 0, 0], None);
+        let on = |word| {
+            let by_clock = WakeContext::HardInterrupt;
+            let first = ended(of_ten(10), futex(0x7008), ThreadRef::default(), by_clock);
+            let wake = Some(Wake {
+                at_ns: LOOK_NS,
+                context: WakeContext::Task,
+                by: of_ten(12),
+                ..Wake::default()
+            });
+            let begin_ns = LOOK_NS - 999_000_000;
+            let (thread, place) = (of_ten(10), futex(word));
+            let second = Wait { thread, begin_ns, end_ns: LOOK_NS, place, wake, ..Wait::default() };
+            led(vec![first, Fact { at_ns: LOOK_NS, body: Body::Wait(second) }])
+        };
+        assert_eq!(on(0x700c), ("next event", Some(12)), "the other word of one condition");
+        assert_eq!(on(0x7048), ("", None));
     }
 }

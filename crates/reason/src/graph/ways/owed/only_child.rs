@@ -1,11 +1,13 @@
 //! An event loop that has one child for most of the time: it waits for that.
 //!
 //! Who asks about a process gets that child also where nobody else waits, if the process takes no connections: as `sudo` and `npm run`
-//! have one. Must not: choose among several, or take a worker of the same program for such a child.
+//! have one. Must not: choose among several, take a worker of the same program for such a child, or lead a client to a child that was there before
+//! its question, or was begun for another's.
 
 use crate::facts::ThreadRef;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
+use crate::graph::taken;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -28,7 +30,9 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     if at.wait.class == WaitClass::PipeRead && !at.wait.place.is_for_several() {
         return None;
     }
-    at.index.families.only_child(at.wait.thread.pid, from, to).map(Next::Thread)
+    let child = at.index.families.only_child(at.wait.thread.pid, from, to)?;
+    let is_for_it = !taken::is_older(at, &child) && !taken::is_of_another(at, &child);
+    is_for_it.then_some(Next::Thread(child))
 }
 
 /// The child that a wait of a process is for that somebody asked about, and that nobody can ask anything: it listens nowhere.
@@ -38,7 +42,9 @@ pub(in crate::graph) fn awaited(index: &Index<'_>, wait: &WaitSpan) -> Option<Th
     }
     let pid = wait.thread.pid;
     let name = |pid: u32| index.model.threads.process_name(pid);
-    let child = index.families.only_child(pid, wait.begin_ns, wait.end_ns)?;
+    let within = (wait.begin_ns, wait.end_ns);
+    let shown = index.families.in_shown_terminal(pid, within);
+    let child = shown.or_else(|| index.families.only_child(pid, within.0, within.1))?;
     (name(child.pid) != name(pid)).then_some(child)
 }
 

@@ -13,8 +13,13 @@ pub(super) static WAY: Way =
     Way { name: "person", because: "a person is to type", of: FOR_EVENTS, thresholds: &[], follow };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
+    reads_a_keyboard(at).then_some(Next::Nobody)
+}
+
+/// Whether a wait is for what is typed.
+pub(super) fn reads_a_keyboard(at: &Waiter<'_>) -> bool {
     let is_keyboard = |it: &ObjectRef| matches!(it, ObjectRef::Tty { name, .. } if !Terminal::of(name).is_shown());
-    at.wait.place.object.as_ref().is_some_and(is_keyboard).then_some(Next::Nobody)
+    at.wait.place.object.as_ref().is_some_and(is_keyboard)
 }
 
 #[cfg(test)]

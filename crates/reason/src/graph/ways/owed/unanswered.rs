@@ -4,6 +4,7 @@
 //! Must not: call an answer late (rules/net).
 
 use crate::facts::Ns;
+use crate::graph::by_path::asked_anew;
 use crate::graph::debts::Debt;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
@@ -26,7 +27,10 @@ pub(super) static WAY: Way = Way {
     because: "it was asked and has not answered",
     of: FOR_EVENTS,
     thresholds: &[&END_MAX, &CLOCKS_APART, &RELAYED_WITHIN],
-    follow: |at| awaited_since(at.index, at.wait, at.within.1, 0),
+    follow: |at| {
+        let came_ns = asked_anew(at.index, at.wait.thread.pid, at.asker);
+        awaited_since(at.index, at.wait, at.within.1, came_ns.unwrap_or(0))
+    },
 };
 
 /// Whom its process has asked from a time on, and has no answer from.
