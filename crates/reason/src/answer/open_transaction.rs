@@ -37,11 +37,15 @@ pub(super) fn of(measures: &Measures<'_>, pid: u32) -> Option<String> {
     };
     let served = own().filter(|socket| socket.remote.port() != 0 && graph.is_accepted(socket));
     let free = served.filter(|socket| !is_owed(socket.ino));
-    let mut clients: Vec<ThreadRef> = free.flat_map(|it| graph.far_processes(it)).collect();
+    let free: Vec<Vec<ThreadRef>> = free.map(|it| graph.far_processes(it)).collect();
+    // Of one that is not of this host nobody knows whether it is that.
+    let is_known = free.iter().all(|far| !far.is_empty());
+    let mut clients: Vec<ThreadRef> = free.into_iter().flatten().collect();
     clients.retain(|client| client.pid != pid);
+    clients.sort_by_key(|client| client.pid);
     clients.dedup_by_key(|client| client.pid);
     let whose = match &clients[..] {
-        [one] => format!(" of {}, which is to speak next,", words::who(one)),
+        [one] if is_known => format!(" of {}, which is to speak next,", words::who(one)),
         _ => String::new(),
     };
     Some(format!("on its one connection to {} a transaction{whose} stands open", session.comm))

@@ -54,7 +54,10 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let changes = SocketChanges::of(model);
     let brought = |it: &Endpoint| match &it.object {
         ObjectRef::Inet(socket) if socket.is_tcp() && changes.has_earlier(it) => {
-            Some((changes.of_endpoint(it)?.1.received_bytes, socket.clone()))
+            let change = changes.of_endpoint(it)?.1;
+            // A client whose words are answered asks, and sends no parts.
+            let is_answered = change.acked_bytes > 0 && measures.graph.is_accepted(socket);
+            (!is_answered).then(|| (change.received_bytes, socket.clone()))
         }
         _ => None,
     };
@@ -140,11 +143,20 @@ mod tests {
 
     /// The same, with the arguments of that call.
     fn title_of(syscall: &str, args: [u64; 6], bytes: u64) -> String {
+        title_where((syscall, args), (bytes, 0), (20, "127.0.0.1:80"))
+    }
+
+    /// The same, with what 10 has sent meanwhile, and which of the two listens where.
+    fn title_where(
+        (syscall, args): (&str, [u64; 6]),
+        (bytes, sent_bytes): (u64, u64),
+        (listener, at): (u32, &str),
+    ) -> String {
         let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
         let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
-        let sight = |at_ns: Ns, received_bytes: u64| {
+        let sight = |at_ns: Ns, received_bytes: u64, sent_bytes: u64| {
             let turn = TcpTurn { sent_jiffies: 900, jiffy_ns: 1_000_000, ..TcpTurn::default() };
-            let (turn, acked_bytes, delivered) = (Some(turn), 80, 2);
+            let (turn, acked_bytes, delivered) = (Some(turn), 80 + sent_bytes, 2);
             let state = SocketState {
                 delivered,
                 turn,
@@ -154,12 +166,12 @@ mod tests {
             };
             Fact { at_ns, ..with_state(10, "curl", near(), state) }
         };
-        let listens = inet("tcp", 300, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let listens = inet("tcp", 300, at, "0.0.0.0:0", 10);
         let mut facts = vec![
             look_at(TargetKind::Process, 10),
-            sight(1, 900),
-            sight(LOOK_NS, 900 + bytes),
-            with_state(20, "vsftpd", listens, SocketState::default()),
+            sight(1, 900, 0),
+            sight(LOOK_NS, 900 + bytes, sent_bytes),
+            with_state(listener, "takes", listens, SocketState::default()),
             with_state(20, "vsftpd", far(), SocketState::default()),
         ];
         let (tenth, tenths) = (LOOK_NS / 10, LOOK_NS / 100_000_000);
@@ -177,6 +189,16 @@ mod tests {
             facts.extend([part, rest]);
         }
         explain([host(), facts].concat()).answer.title
+    }
+
+    #[test]
+    fn a_client_whose_words_are_answered_asks_and_sends_no_parts() {
+        let title = |sent_bytes| {
+            let sleeps = ("clock_nanosleep", [0; 6]);
+            title_where(sleeps, (1_000_000, sent_bytes), (10, "127.0.0.1:40000"))
+        };
+        assert!(title(0).contains("sleeps between the parts"), "an upload: {}", title(0));
+        assert!(!title(900).contains("between the parts"), "{}", title(900));
     }
 
     #[test]

@@ -145,7 +145,7 @@ mod tests {
     }
 
     /// Beside those a client 40 of the pool 20 that was answered, and what the session of the database calls itself.
-    fn pooled(title: &str) -> String {
+    fn pooled(title: &str, others: Vec<Fact>) -> String {
         let server = || inet("tcp", 103, "127.0.0.1:5432", "127.0.0.1:6000", 1);
         let (near, far) = (
             inet("tcp", 104, "127.0.0.1:4100", "127.0.0.1:80", 1),
@@ -159,21 +159,25 @@ mod tests {
         };
         let session =
             Thread { thread: thread(30, "base"), command: title.into(), ..Thread::default() };
-        let others = vec![
+        let known = vec![
             identity(session),
             at_place(30, "base", reads),
             endpoint(40, "idler", near),
             endpoint(20, "queue", far),
         ];
-        said_beside((10, "worker"), "epoll_wait", others)
+        said_beside((10, "worker"), "epoll_wait", [known, others].concat())
     }
 
     #[test]
     fn of_a_pool_of_one_connection_whoever_left_a_transaction_open_on_it_is_said() {
-        let open = pooled("postgres: app sales 127.0.0.1(6000) idle in transaction");
+        const OPEN: &str = "postgres: app sales 127.0.0.1(6000) idle in transaction";
+        let open = pooled(OPEN, Vec::new());
         let whose = "on its one connection to base a transaction of idler 40, which is to speak next, stands open";
         assert!(open.contains(whose), "{open}");
-        let free = pooled("postgres: app sales 127.0.0.1(6000) idle");
+        let elsewhere = inet("tcp", 106, "127.0.0.1:80", "10.9.9.9:4200", 1);
+        let either = pooled(OPEN, vec![endpoint(20, "queue", elsewhere)]);
+        assert!(either.contains("a transaction stands open"), "it may be the other's: {either}");
+        let free = pooled("postgres: app sales 127.0.0.1(6000) idle", Vec::new());
         assert!(!free.contains("transaction"), "{free}");
         assert!(free.contains("the other end spoke last"), "{free}");
     }

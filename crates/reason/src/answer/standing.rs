@@ -294,7 +294,8 @@ fn of_server(measures: &Measures<'_>) -> Option<(String, String)> {
     let place = place.map_or_else(String::new, |place| format!(" It stands in {place}."));
     if let Some(open) = open_transaction::of(measures, asked) {
         let title = format!("{}; {open}.", awaited.title());
-        let text = "Everybody else waits until that ends, or until the pool has more connections.";
+        let text =
+            "Whoever else asks waits until that ends, or until the pool has more connections.";
         return Some((title, format!("{text}{place}")));
     }
     Some((

@@ -18,6 +18,9 @@ pub struct Denied {
     pub syscall: String,
     /// Its raw arguments.
     pub args: [u64; 6],
+    /// No call was seen to be refused, but a packet of it (model/refused_packets.rs): concluded from other facts, and in no recording.
+    #[serde(skip)]
+    pub by_packet: bool,
     /// Positive errno; 0 of an end: of a process that lives (kill), and of a connection that gave nothing.
     pub errno: i32,
     /// Effective capabilities of the caller, a mask; none if they were not read.

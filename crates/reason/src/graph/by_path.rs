@@ -74,37 +74,18 @@ mod tests {
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
-    use crate::rules::net::scenes::{inet, with_state};
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     const PROXY: u32 = 20;
-    const JIFFY_NS: u32 = 4_000_000;
 
-    /// One end of a connection of TCP on which its owner, or the other end, has asked so many milliseconds before the end.
+    /// One end of a connection by its descriptor, on which its owner, or the other end, has asked so many milliseconds before the end.
     fn spoken(pid: u32, fd: u32, object: ObjectRef, ms: u32, by_me: bool) -> Fact {
-        let (last, before) = (ms / 4, ms / 4 + 10);
-        let (sent_jiffies, received_jiffies) = if by_me { (last, before) } else { (before, last) };
-        let turn = TcpTurn {
-            write_seq: 9,
-            snd_nxt: 9,
-            snd_una: 9,
-            sent_jiffies,
-            received_jiffies,
-            heard_jiffies: last,
-            jiffy_ns: JIFFY_NS,
-            ..TcpTurn::default()
-        };
-        let state = SocketState {
-            acked_bytes: 80,
-            received_bytes: 80,
-            turn: Some(turn),
-            ..SocketState::default()
-        };
-        let mut fact = with_state(pid, "app", object, state);
+        let mut fact = crate::rules::net::scenes::spoken(pid, "app", object, ms, by_me);
         if let Body::Endpoint(end) = &mut fact.body {
             end.fd = fd;
         }
-        Fact { at_ns: LOOK_NS, ..fact }
+        fact
     }
 
     fn polls(pid: u32, syscall: &str, object: Option<ObjectRef>, polled: &[u32]) -> Fact {

@@ -111,14 +111,7 @@ fn a_loops_look_at_the_time_is_no_sleep_over_an_answer_in_however_many_pieces_on
 /// What job 10 comes to, which waits all the time for a file lock that 20 has; of 20 nothing was reported but that it stood ready for this
 /// part of the time, and ran for the rest.
 fn behind_a_holder(ready_percent: u64) -> Vec<(EndKind, f64)> {
-    let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
     let holder = || thread(20, "backup");
-    let asks = Place {
-        state: WaitState::Sleep,
-        syscall: "flock".into(),
-        object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
-        ..Place::default()
-    };
     let runnable_ns = LOOK_NS / 100 * ready_percent;
     let time = ThreadTime {
         thread: holder(),
@@ -127,16 +120,11 @@ fn behind_a_holder(ready_percent: u64) -> Vec<(EndKind, f64)> {
         until_ns: LOOK_NS,
         ..ThreadTime::default()
     };
-    let mut facts = host();
-    facts.extend([
-        of_process(10, "job"),
-        identity(Thread { thread: thread(10, "job"), ..Thread::default() }),
+    let facts = vec![
         identity(Thread { thread: holder(), ..Thread::default() }),
-        at_place(10, "job", asks),
-        Fact { at_ns: LOOK_NS, body: Body::FileLock(file_lock(1, (dev, ino), &[holder()])) },
         Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) },
-    ]);
-    let observed = Observed::new(facts);
+    ];
+    let observed = Observed::new([host(), behind_file_lock(10, &holder()), facts].concat());
     let ends = &Measures::of_observed(&observed).graph.ends;
     ends.iter().map(|end| (end.kind, end.seconds)).collect()
 }

@@ -3,8 +3,10 @@
 //! A question that was read is in the hand of no thread that has stood since before its client was there, where a loop of the server has run since and
 //! rests: that loop read it. Nor is it in the hand of a child that is older than the client, or was begun for another one, who has waited since. Where
 //! another thread waits for a word since then, it may have the question, and wait for the one that stands: then none is left out. Nor is who works
-//! for an earlier question that is still owed: a later one may stand in a queue behind it. Must not: choose who has it (serving.rs). Rejected: the begin of the client's wait, or its last word, as the time of the question (an answer comes in parts, and who
-//! takes them says so).
+//! for an earlier question that is still owed: a later one may stand in a queue behind it.
+//!
+//! Must not: choose who has it (serving.rs). Rejected: the begin of the client's wait, or its last word, as the time of the question (an answer comes
+//! in parts, and who takes them says so).
 
 use super::index::Index;
 use super::next::{Asker, Until};

@@ -63,16 +63,17 @@ struct Run<'a> {
 impl Unasked {
     /// Of a look at a command.
     pub(super) fn of(index: &Index<'_>) -> Self {
-        let mut by_thread: BTreeMap<(u32, u64), &WaitSpan> = BTreeMap::new();
+        let mut by_thread: BTreeMap<(u32, u64), Vec<&WaitSpan>> = BTreeMap::new();
         for wait in index.timelines.waits().filter(|wait| wait.class == WaitClass::SocketRead) {
             let Object::Inet(ino) = wait.object else { continue };
             if index.said.is_read(wait.thread.pid, ino) {
-                by_thread.entry((wait.thread.tid, ino)).or_insert(wait);
+                by_thread.entry((wait.thread.tid, ino)).or_default().push(wait);
             }
         }
         let mut found = Self::default();
-        for ((tid, ino), first) in by_thread {
-            let runs = runs(index, first);
+        for ((tid, ino), mut all) in by_thread {
+            all.sort_by_key(|wait| wait.begin_ns);
+            let runs = runs(index, &all);
             let paced = runs.iter().filter(|run| run.ends_by_clock() && run.goes_on).count();
             let mut last = None;
             for run in &runs {
@@ -138,15 +139,14 @@ fn rests(index: &Index<'_>, leaf: &Leaf, at: usize) -> bool {
     at + 1 < leaf.links.len() && rests && leaf.named().is_none_or(|named| named <= at)
 }
 
-/// The runs of a thread's waits on the connection of the first.
-fn runs<'a>(index: &Index<'a>, first: &WaitSpan) -> Vec<Run<'a>> {
-    let is_its = |it: &&WaitSpan| it.class == first.class && it.object == first.object;
+/// The runs of the waits of one thread on one connection, which are in order of time.
+fn runs<'a>(index: &Index<'a>, all: &[&'a WaitSpan]) -> Vec<Run<'a>> {
+    let Some(first) = all.first() else { return Vec::new() };
     let far = far_pids(index, first);
     let talk = (first.thread.pid, &far[..]);
     let sends = |from, to| index.woken.first_ns(talk, (from, to), PAUSE_MAX.ns()).is_some();
-    let all = index.waits.of(&first.thread).iter().filter(is_its);
     let mut runs: Vec<Run<'_>> = Vec::new();
-    for wait in all {
+    for wait in all.iter().copied() {
         let Some(run) = runs.last_mut() else {
             runs.push(Run::of(wait, None, false));
             continue;

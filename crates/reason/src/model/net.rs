@@ -7,6 +7,9 @@ use crate::facts::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+/// So long a packet stands before its next hop is given up: three questions, a second apart (mcast_solicit, retrans_time_ms).
+pub const NEXT_HOP_GIVEN_UP_NS: Ns = 3_000_000_000;
+
 /// What was observed of the network.
 #[derive(Debug, Default)]
 pub struct Net {

@@ -2,10 +2,10 @@
 //!
 //! Who connects without waiting (an event loop, a proxy) hears of a refusal later, and no call says it; nor is it said of processes that nobody asked
 //! about. But its packet is dropped where nobody listens, or by a rule that rejects. Whose it was, its times say: a thread that the clock woke just
-//! before each of several such packets to one address, and that waited again just after it. Done once, before anything is concluded. Must not: do so
-//! for fewer packets, for an address that somebody listens on, or where two threads may be meant.
+//! before each of several such packets to one address, and that waited again just after it. Done once, before anything is concluded, and marked as seen
+//! by packets alone. Must not: do so for fewer packets, for an address that somebody listens on, or where two threads may be meant.
 //!
-//! Edit together: waits/retries.rs (which sleeps are between refusals).
+//! Edit together: waits/retries.rs (which sleeps are between refusals), rules/refusal_words.rs (what is said of them).
 
 use super::held::Held;
 use super::net::Net;
@@ -65,7 +65,9 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<(Ns, Denied)> {
             let denied = Denied {
                 thread: thread.clone(),
                 syscall: "connect".into(),
+                // Stands for any refusal: which error it is no packet says.
                 errno: ECONNREFUSED,
+                by_packet: true,
                 address: Some(to),
                 ..Denied::default()
             };
@@ -221,7 +223,7 @@ mod tests {
     fn who_sleeps_between_packets_that_nobody_takes_is_refused() {
         let found = tries(NOBODY, 3, Vec::new());
         assert_eq!(found.len(), 3);
-        assert!(found.iter().all(|(_, it)| it.thread.tid == 10 && it.errno == ECONNREFUSED));
+        assert!(found.iter().all(|(_, it)| it.thread.tid == 10 && it.by_packet));
         assert_eq!(tries(NOBODY, 2, Vec::new()), [], "two are too few");
     }
 

@@ -31,10 +31,18 @@ pub(crate) fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'
 /// `2.60 s of 2.64 s pass in sleeps between 13 tries, each refused (mkdir: EEXIST).`
 pub(crate) fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> String {
     let spent = words::of_window(seconds, wall_seconds);
-    let call = format!("{}: {}", tries.last.syscall, errno_name(tries.last.errno));
+    let call = call(tries);
     match tries.times {
         1 => format!("{spent} pass asleep after a try that was refused ({call})."),
         times => format!("{spent} pass in sleeps between {times} tries, each refused ({call})."),
+    }
+}
+
+/// The call and its error, or that no call said so.
+pub(crate) fn call(tries: &Tries<'_>) -> String {
+    match tries.last.by_packet {
+        true => "seen by its packet".into(),
+        false => format!("{}: {}", tries.last.syscall, errno_name(tries.last.errno)),
     }
 }
 
@@ -50,10 +58,16 @@ pub(crate) fn subject(measures: &Measures<'_>, tries: &Tries<'_>, loss: &Loss<'_
 
 /// How often, for how long, and how much was slept.
 pub(crate) fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
-    let call = format!("{} returned {}", tries.last.syscall, errno_name(tries.last.errno));
+    let (what, source) = match tries.last.by_packet {
+        true => ("packets of tries that were refused".to_string(), "kfree_skb"),
+        false => {
+            let error = errno_name(tries.last.errno);
+            (format!("times {} returned {error}", tries.last.syscall), "sys_exit")
+        }
+    };
     vec![
-        Evidence::new(format!("times {call}"), tries.times as f64, "1", "sys_exit"),
-        Evidence::new("from the first to the last", tries.seconds(), "s", "sys_exit"),
+        Evidence::new(what, tries.times as f64, "1", source),
+        Evidence::new("from the first to the last", tries.seconds(), "s", source),
         Evidence::new("time slept between them", seconds, "s", "sched_switch"),
     ]
 }
@@ -86,4 +100,31 @@ pub(crate) fn errno_name(errno: i32) -> String {
         other => return format!("error {other}"),
     };
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::{host, of_process, refusal, slept};
+
+    #[test]
+    fn a_refusal_that_only_its_packet_shows_is_said_so() {
+        const SECOND: Ns = 1_000_000_000;
+        let said = |by_packet| {
+            let mut facts = host();
+            facts.push(of_process(10, "client"));
+            for at in 1..=3 {
+                let address = "10.0.0.7:5432".parse().ok();
+                let one = refusal(10, "client", "connect");
+                let one = Denied { by_packet, errno: 111, address, ..one };
+                facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(one) });
+                facts.push(slept(10, "client", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+            }
+            let found = explain(facts).findings.remove(0);
+            let of_calls = found.evidence[..2].iter().all(|it| it.source == "sys_exit");
+            (found.text.contains("connect: ECONNREFUSED"), of_calls)
+        };
+        assert_eq!((said(false), said(true)), ((true, true), (false, false)));
+    }
 }

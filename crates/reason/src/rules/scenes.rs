@@ -130,6 +130,24 @@ pub(crate) fn file_lock(
     }
 }
 
+/// Process `pid` was asked about, and waits all the time for a file lock that another has.
+pub(crate) fn behind_file_lock(pid: u32, holder: &ThreadRef) -> Vec<Fact> {
+    let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
+    let asks = Place {
+        state: WaitState::Sleep,
+        syscall: "flock".into(),
+        object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
+        ..Place::default()
+    };
+    let lock = file_lock(1, (dev, ino), std::slice::from_ref(holder));
+    vec![
+        of_process(pid, "job"),
+        identity(Thread { thread: thread(pid, "job"), ..Thread::default() }),
+        at_place(pid, "job", asks),
+        Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
+    ]
+}
+
 /// In a read of a disk, by its device file.
 pub(crate) fn reads_from(dev: DeviceNumber) -> Place {
     Place {

@@ -154,7 +154,7 @@ pub struct Impact {
     /// Demand-wait seconds per second on the object.
     pub wait_seconds_per_second: f64,
     /// Of a command: share of its critical path. Else: share of the victims' demand time
-    /// (time not idle), 0 to 1.
+    /// (time not idle; of a process that was asked about, with what it waits for others), 0 to 1.
     pub share: f64,
     /// Of a window longer than 6 s: the moment that makes it count, where its share of the window would not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -341,7 +341,7 @@ mod tests {
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
     use crate::measure::cpu_users::tests::{cpus, time};
-    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
+    use crate::rules::scenes::{behind_file_lock, identity, of_process};
     use crate::rules::wording::Remedy;
 
     const SLOW: u32 = 10;
@@ -449,28 +449,17 @@ mod tests {
 
     /// Process 30 was asked about, and waits for a file lock that the slow program has, which stood without a CPU for so long.
     fn behind_a_lock(nice: i32, seconds: u64) -> Vec<Fact> {
-        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
         let slow = ThreadRef { tid: SLOW, pid: SLOW, start_ns: 0, comm: "backup".into() };
-        let lock = file_lock(1, (dev, ino), std::slice::from_ref(&slow));
-        let file = FileRef { dev, ino, ..FileRef::default() };
-        let asks = Place {
-            state: WaitState::Sleep,
-            syscall: "flock".into(),
-            object: Some(ObjectRef::File(file)),
-            ..Place::default()
-        };
+        let mut facts = behind_file_lock(30, &slow);
         let place = Place { state: WaitState::Runnable, ..Place::default() };
         let end_ns = seconds * 1_000_000_000;
         let ready = Wait { thread: slow, end_ns, place, ..Wait::default() };
-        vec![
-            of_process(30, "job"),
-            identity(Thread { thread: thread(30, "job"), ..Thread::default() }),
+        facts.extend([
             known(SLOW, nice, 1, "/a"),
             known(BUSY, 0, 1, "/a"),
-            at_place(30, "job", asks),
-            Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) },
             Fact { at_ns: end_ns, body: Body::Wait(ready) },
-        ]
+        ]);
+        facts
     }
 
     #[test]

@@ -464,27 +464,12 @@ fn innermost<'m>(one: &Limited<'m>, limited: &[Limited<'m>]) -> (&'m Cgroup, &'s
 mod tests {
     use crate::facts::*;
     use crate::rules::memory::tests::{of_limit, standing};
-    use crate::rules::scenes::{LOOK_NS, at_place, file_lock, identity, of_process, thread};
+    use crate::rules::scenes::behind_file_lock;
 
     /// Who waits for somebody that makes room was asked about: job 30, for a file lock that 7 has; or it waits for the lock of another.
     fn waits_for(holder: u32) -> Vec<Fact> {
-        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 9);
         let holder = ThreadRef { tid: holder, pid: holder, start_ns: 0, comm: "db".into() };
-        let asks = Place {
-            state: WaitState::Sleep,
-            syscall: "flock".into(),
-            object: Some(ObjectRef::File(FileRef { dev, ino, ..FileRef::default() })),
-            ..Place::default()
-        };
-        let lock = Body::FileLock(file_lock(1, (dev, ino), &[holder]));
-        let mut facts = standing("mem_cgroup_oom_synchronize", 0);
-        facts.extend([
-            of_process(30, "job"),
-            identity(Thread { thread: thread(30, "job"), ..Thread::default() }),
-            at_place(30, "job", asks),
-            Fact { at_ns: LOOK_NS, body: lock },
-        ]);
-        facts
+        [standing("mem_cgroup_oom_synchronize", 0), behind_file_lock(30, &holder)].concat()
     }
 
     #[test]

@@ -116,21 +116,7 @@ fn whom_a_server_of_one_client_at_a_time_serves_is_said() {
 fn text_of_who_polls(polled: &[u32], is_answered: bool) -> String {
     let near = inet("tcp", 401, "10.0.0.2:80", "10.0.0.2:50000", 1);
     let far = inet("tcp", 400, "10.0.0.2:50000", "10.0.0.2:80", 1);
-    let (sent_jiffies, received_jiffies) = if is_answered { (700, 710) } else { (710, 700) };
-    let turn = TcpTurn {
-        write_seq: 9,
-        snd_nxt: 9,
-        snd_una: 9,
-        sent_jiffies,
-        received_jiffies,
-        heard_jiffies: 700,
-        jiffy_ns: 4_000_000,
-        ..TcpTurn::default()
-    };
-    let (acked_bytes, received_bytes) = (80, 80);
-    let state =
-        SocketState { acked_bytes, received_bytes, turn: Some(turn), ..SocketState::default() };
-    let mut accepted = with_state(20, "server", near, state);
+    let mut accepted = spoken(20, "server", near, 2_800, is_answered);
     if let Body::Endpoint(end) = &mut accepted.body {
         end.fd = 6;
     }
@@ -138,7 +124,7 @@ fn text_of_who_polls(polled: &[u32], is_answered: bool) -> String {
     let place = Place { state: WaitState::Sleep, syscall, polled, ..Place::default() };
     let mut facts = listener(5, 12);
     facts.extend([
-        Fact { at_ns: LOOK_NS, ..accepted },
+        accepted,
         with_state(30, "psql", far, SocketState::default()),
         at_place(20, "server", place),
         wait(10, "client", "connect", client(2), 0, 48),

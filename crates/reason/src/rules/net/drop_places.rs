@@ -13,6 +13,7 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::measure::packet_drops::Dropped;
 use crate::measure::tcp_stream::Stream;
+use crate::model::net::NEXT_HOP_GIVEN_UP_NS;
 use crate::model::object::Object;
 use crate::rules::net::drop_looks::Look;
 use crate::rules::net::drop_reasons::{Cause, Matter, cause};
@@ -34,8 +35,6 @@ const NO_QUEUE: &str = "QDISC_DROP";
 /// The reason, and functions that drop for it where none is given, of packets whose next hop does not answer (net/core/neighbour.c).
 const NO_NEIGHBOUR: [&str; 4] =
     ["NEIGH_FAILED", "neigh_invalidate", "arp_error_report", "ndisc_error_report"];
-/// So long a packet stands before its next hop is given up: three questions, a second apart (mcast_solicit, retrans_time_ms).
-const QUEUED_NS: u64 = 3_000_000_000;
 /// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
 const FIRST_AGAIN_NS: u64 = 1_500_000_000;
 
@@ -112,7 +111,7 @@ fn is_made_there(netns: Option<u32>, dropped: &Dropped<'_>) -> bool {
 /// ever twice as long: where nothing was dropped for longer than that, it has come through.
 fn is_meanwhile(dropped: &Dropped<'_>, end: &End) -> bool {
     let link = &end.links[end.named];
-    let queued_ns = if is_no_neighbour(dropped.kind) { QUEUED_NS } else { 0 };
+    let queued_ns = if is_no_neighbour(dropped.kind) { NEXT_HOP_GIVEN_UP_NS } else { 0 };
     let (first_ns, last_ns) =
         (dropped.flow.first_ns.saturating_sub(queued_ns), dropped.flow.last_ns);
     let before_ns = link.since_ns.saturating_sub((LOST_ONE.value * 1e9) as u64);

@@ -93,11 +93,19 @@ pub(super) fn stands_still(measures: &Measures<'_>, process: &ThreadRef) -> Opti
     let is_one = |class: WaitClass| {
         matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
     };
-    doing(measures, process).filter(|class| is_one(*class))
+    of_main(measures, process).filter(|class| is_one(*class))
 }
 
-/// What a process of one thread, or the main thread of another, does in a wait that stood for most of the look and has not ended.
+/// What a process does in a wait that stood for most of the look and has not ended: what one of several threads waits for is not what keeps the others from
+/// reading.
 pub(super) fn doing(measures: &Measures<'_>, process: &ThreadRef) -> Option<WaitClass> {
+    let is_alone = measures.graph.threads_of(&[process.pid]).len() <= 1;
+    let alone = || is_alone.then(|| of_main(measures, process)).flatten();
+    stands_still(measures, process).or_else(alone)
+}
+
+/// The same of its main thread.
+fn of_main(measures: &Measures<'_>, process: &ThreadRef) -> Option<WaitClass> {
     let look = &measures.model.look;
     let main = measures.model.threads.thread_ref(process.pid);
     let last = measures.graph.waits_of(&main).last().filter(|wait| wait.standing)?;

@@ -293,30 +293,6 @@ mod tests {
     const CODE: &str = "net.proxy_queue";
     const PROXY: u32 = 20;
     const SERVER: u32 = 30;
-    const JIFFY_NS: u32 = 4_000_000;
-
-    /// One end of a connection, on which the last word was spoken so many milliseconds ago, by this end or the other.
-    fn spoken(pid: u32, comm: &str, object: ObjectRef, ms: u32, by_me: bool) -> Fact {
-        let (last, before) = (ms / 4, ms / 4 + 10);
-        let (sent_jiffies, received_jiffies) = if by_me { (last, before) } else { (before, last) };
-        let turn = TcpTurn {
-            write_seq: 9,
-            snd_nxt: 9,
-            snd_una: 9,
-            sent_jiffies,
-            received_jiffies,
-            heard_jiffies: last,
-            jiffy_ns: JIFFY_NS,
-            ..TcpTurn::default()
-        };
-        let state = SocketState {
-            acked_bytes: 80,
-            received_bytes: 80,
-            turn: Some(turn),
-            ..SocketState::default()
-        };
-        Fact { at_ns: LOOK_NS, ..with_state(pid, comm, object, state) }
-    }
 
     fn client_end(client: u32) -> ObjectRef {
         let at = format!("127.0.0.1:{}", 5_000 + client);

@@ -279,3 +279,22 @@ pub(crate) fn next_hop(to: &str, (interface, kind, index): (&str, &str, u32), st
         tunnel_ends: Vec::new(),
     }))
 }
+
+/// One end of a connection of TCP on which the last word was spoken so many milliseconds before the end of the look, by this end or the other.
+pub(crate) fn spoken(pid: u32, comm: &str, object: ObjectRef, ms: u32, by_me: bool) -> Fact {
+    let (last, before) = (ms / 4, ms / 4 + 10);
+    let (sent_jiffies, received_jiffies) = if by_me { (last, before) } else { (before, last) };
+    let turn = TcpTurn {
+        write_seq: 9,
+        snd_nxt: 9,
+        snd_una: 9,
+        sent_jiffies,
+        received_jiffies,
+        heard_jiffies: last,
+        jiffy_ns: 4_000_000,
+        ..TcpTurn::default()
+    };
+    let (turn, acked_bytes) = (Some(turn), 80);
+    let state = SocketState { turn, acked_bytes, received_bytes: 80, ..SocketState::default() };
+    Fact { at_ns: LOOK_NS, ..with_state(pid, comm, object, state) }
+}

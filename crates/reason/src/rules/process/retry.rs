@@ -125,7 +125,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn checks(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, wording: Wording) -> Wording {
     let name = measures.model.name_of(&end.object).name;
     let by = measures.model.threads.who(&tries.last.thread);
-    let (call, errno) = (&tries.last.syscall, refusal_words::errno_name(tries.last.errno));
+    let call = refusal_words::call(tries);
     let times = words::count(tries.times as usize, "try", "tries");
     let how = match end.class {
         WaitClass::NoRoute => "cannot be reached from here",
@@ -134,7 +134,7 @@ fn checks(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, wording: Wordin
     Wording {
         title: format!("{name} does not answer the checks of {by}: {times}, each refused"),
         text: format!(
-            "{name} {how} ({call}: {errno}). {by} looks at a pace of its own whether that server is there: no client of it \
+            "{name} {how} ({call}). {by} looks at a pace of its own whether that server is there: no client of it \
              was seen to wait for an answer."
         ),
         ..wording

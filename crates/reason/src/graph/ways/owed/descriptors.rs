@@ -22,7 +22,7 @@ use crate::graph::question::{all_read_on, is_for_a_question};
 use crate::graph::serving::{chosen, held_up};
 use crate::graph::taken::has_no_part;
 use crate::graph::ways::held::holder;
-use crate::graph::ways::way::{FOR_EVENTS, Way};
+use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::graph::worker_processes;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -34,11 +34,14 @@ pub(super) static WAY: Way = Way {
     because: "of what is waited for nothing else leads on",
     of: FOR_EVENTS,
     thresholds: &[&RESTS_MIN, &STOOD_MIN],
-    follow: |at| {
-        let next = among_polled(at.index, at.wait, at.asker);
-        next.filter(|next| !matches!(next, Next::Thread(to) if goes_on_by_clock(at.index, at.wait, to.pid) || has_no_part(at, to)))
-    },
+    follow: |at| among_polled(at.index, at.wait, at.asker).filter(|it| !is_of_no_use(at, it)),
 };
+
+/// Whether who is left is asked only after a time of the waiter's own, or has no part in what that was asked.
+fn is_of_no_use(at: &Waiter<'_>, next: &Next) -> bool {
+    let Next::Thread(to) = next else { return false };
+    goes_on_by_clock(at.index, at.wait, to.pid) || has_no_part(at, to)
+}
 
 /// For whom a waiter waits.
 struct Asked {

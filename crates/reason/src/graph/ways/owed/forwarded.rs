@@ -5,18 +5,16 @@
 //! passed on before the look, nothing is seen: there only who alone can have been asked counts, where it stands still. Must not: take a question for
 //! another name (it asks whether its servers are alive), or guess among several servers of which one answers.
 
-use crate::facts::{InetRef, Ns, ObjectRef};
+use crate::facts::{InetRef, ObjectRef};
 use crate::graph::conversation::asked_ns;
 use crate::graph::next::{Next, Until};
 use crate::graph::question::is_for_a_question;
 use crate::graph::relayed::CLOCKS_APART;
 use crate::graph::ways::way::{Waiter, Way};
+use crate::model::net::NEXT_HOP_GIVEN_UP_NS;
 use crate::waits::WaitClass::{Dns, FutexWait, Idle, PipeRead, SocketRead, UnixRead};
 use crate::waits::poll_intent::DNS_PORT;
 use std::net::SocketAddr;
-
-/// So long a packet stands before its next hop is given up: three questions, a second apart (mcast_solicit, retrans_time_ms).
-const QUEUED_NS: Ns = 3_000_000_000;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -58,7 +56,8 @@ fn dropped(at: &Waiter<'_>) -> Option<SocketAddr> {
         Until::Wait(wait) if wait.class == Dns => Some(asked_ns(at.index, wait)),
         _ => None,
     });
-    let (since, queued_ns) = asked_ns.map_or((from, 0), |asked_ns| (asked_ns.min(from), QUEUED_NS));
+    let (since, queued_ns) =
+        asked_ns.map_or((from, 0), |asked_ns| (asked_ns.min(from), NEXT_HOP_GIVEN_UP_NS));
     let model = at.index.model;
     let flows = model.net.drops.iter().flat_map(|drops| &drops.flows);
     let own = flows.filter(|flow| {
