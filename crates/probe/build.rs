@@ -1,13 +1,17 @@
 //! Compiles the kernel programs and generates the reader's types from their BTF.
 //!
-//! One object out of `bpf/holdup.bpf.c`; the target architecture decides the register layout.
+//! One object out of `bpf/holdup.bpf.c`; the target architecture decides the register layout. The names of its types are written
+//! beside it: by them src/kernel/kernel_types.rs knows which of the kernel's types are read.
 //! Needs clang; says so if it is missing (the Makefile installs it).
 
 use libbpf_cargo::SkeletonBuilder;
-use std::path::PathBuf;
+use libbpf_rs::btf::{Btf, BtfType, TypeId};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 fn main() {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join("holdup.skel.rs");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
+    let object = out.join("holdup.bpf.o");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let target = match arch.as_str() {
         "aarch64" => "arm64",
@@ -26,10 +30,27 @@ fn main() {
             format!("-ffile-prefix-map={here}=/holdup/crates/probe"),
             "-fdebug-compilation-dir=/holdup/crates/probe".into(),
         ])
-        .build_and_generate(&out);
+        .obj(&object)
+        .build_and_generate(out.join("holdup.skel.rs"));
     if let Err(error) = built {
         println!("cargo:warning=the kernel programs do not build: {error:#}");
         println!("cargo:warning=clang is needed (apt-get install clang); `make build` installs it");
         std::process::exit(1);
     }
+    if let Err(error) = write_type_names(&object, &out.join("type_names.txt")) {
+        println!("cargo:warning=the types of the kernel programs cannot be read: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// One a line.
+fn write_type_names(object: &Path, to: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let btf = Btf::from_path(object)?;
+    let name = |id| {
+        let of: BtfType<'_> = btf.type_by_id(TypeId::from(id))?;
+        Some(of.name()?.to_string_lossy().into_owned())
+    };
+    let names: BTreeSet<String> = (1..btf.len() as u32).filter_map(name).collect();
+    let lines: Vec<String> = names.into_iter().collect();
+    Ok(std::fs::write(to, lines.join("\n"))?)
 }

@@ -5,7 +5,7 @@
  * A call that follows the one before on the same socket, while the thread did not sleep in between, could have been one call with it
  * (sendmmsg, recvmmsg, a larger buffer); one that waited for its message could not. The descriptor and the count of sleeps at the last
  * call of each kind tell which it is.
- * Called at the exit of a call by sys_exit (refused.bpf.c), only for threads that are watched. Written by whom: an entry is a thread's, and
+ * Called at the exit of a call by sys_exit (refused.bpf.c), only for threads that are asked about. Written by whom: an entry is a thread's, and
  * the thread itself writes it.
  *
  * Must not: look into a message, or count read and write, which the task's own counters have (sample.bpf.c). Rejected: the tracepoints

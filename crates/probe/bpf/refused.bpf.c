@@ -3,9 +3,13 @@
  *
  * A thread that is refused a lock, a name, a process or a connection, sleeps, and asks again waits for it like one that the
  * kernel blocks, but no scheduler event says so. So does one that asks whether a process lives, and it does (kill(2) without a
- * signal, as scripts, pg_ctl and start-stop-daemon wait for an end): that is reported like a refusal. Of a refused call its file
+ * signal, as scripts, pg_ctl and start-stop-daemon wait for an end; wait4(2) for one child that does not wait, as whoever waits for it
+ * with a time limit): that is reported like a refusal. Of a refused call its file
  * is reported, its path or address (read from the caller's memory, which the kernel has just read itself), the limit that it met,
  * and whether a seccomp filter may have refused it.
+ *
+ * So is a look at a name, be it there or not, that a thread takes after it has taken none for LOOK_NS: who looks, sleeps and looks again
+ * waits for a file, or watches it. Whoever looks at many has no such pause between them.
  *
  * So is a read from a connection that the other end resets or ends before a byte of it came: who listens there turns the caller away.
  *
@@ -14,18 +18,21 @@
  * between are counted, and the next report carries their number.
  * Written by whom: all state here is by thread, and the thread itself writes it at the exit of its own call.
  *
+ * Reported of who is asked about, and of those at the other ends of what it has open: what they are refused may be what it waits for.
  * Attached for `run` and for looks at one process only: a program at the exit of each system call costs every process of
  * the host. Calls that succeeded are counted there too, if they send or receive (messages.bpf.h), by the same program: a second one would cost as
- * much again. Must not: report another call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
+ * much again. Must not: report other calls that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
  * Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
- * Edit together: refused_calls.bpf.h, messages.bpf.h, src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
+ * Edit together: refused_calls.bpf.h, messages.bpf.h, seccomp.bpf.h, src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
  */
 
 #include "messages.bpf.h"
 #include "refused_calls.bpf.h"
+#include "seccomp.bpf.h"
 
 #define EPERM 1
+#define ENOENT 2
 #define EAGAIN 11
 #define ENOMEM 12
 #define EACCES 13
@@ -53,10 +60,6 @@
 #define LOCK_NB 4
 #define AT_FDCWD (-100)
 
-/* Of include/uapi/linux/seccomp.h, and the calls that are looked up in what it has cached. */
-#define SECCOMP_MODE_FILTER 2
-#define FILTERED_CALLS 512
-
 /* Of include/uapi/asm-generic/resource.h. */
 #define RLIMIT_FSIZE 1
 #define RLIMIT_NPROC 6
@@ -73,6 +76,7 @@
 #define SAME_NS 5000000
 #define OTHER_NS 100000
 #define AT_ONCE 4
+#define LOOK_NS 20000000
 
 enum refused {
 	REFUSED_NOTHING, /* that anybody waits for */
@@ -87,6 +91,7 @@ enum refused {
 	REFUSED_SIZE,
 	REFUSED_END, /* of a process that was asked after: it lives */
 	REFUSED_SESSION, /* a connection, which the other end has made and ended */
+	REFUSED_CHANGE, /* of a name that was looked at again: it is as it was, there or not */
 };
 
 /* Records are built here. */
@@ -114,6 +119,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct refusal);
 } refusals SEC(".maps");
+
+/* When a thread last looked at a name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u64);
+} looks SEC(".maps");
 
 static __always_inline bool is_refusal(__u64 error)
 {
@@ -183,24 +196,39 @@ static __always_inline bool tries_lock(__s64 number, const __u64 args[6])
 	return args[1] & LOCK_NB;
 }
 
+/* Whether it asked after one process: it sent no signal, or looked for the end of that child and not of any. */
+static __always_inline bool asks_after(struct pt_regs *regs, const __u64 args[6])
+{
+	return is_kill(regs) ? !args[1] : (__s32)args[0] > 0;
+}
+
+/* Whether it is asked about. */
+static __always_inline bool is_of_target(struct task_struct *task)
+{
+	__u32 tgid = control.refused_tgid;
+	struct thread_state *thread;
+
+	if (tgid)
+		return (__u32)task_field(task, tgid) == tgid ||
+		       (__u32)BPF_CORE_READ(task, real_parent, tgid) == tgid;
+	thread = thread_state_of(task, NEVER);
+	return thread && thread->traced == 1;
+}
+
 /*
  * Threads whose refusals are wanted. A server without a free descriptor accepts nobody, so those refusals are wanted of every
  * process: there are few.
  */
 static __always_inline bool is_watched(struct task_struct *task, long result)
 {
-	__u32 tgid = control.refused_tgid;
-	struct thread_state *thread;
+	__u32 tgid = task_field(task, tgid);
 
 	if (result == -EMFILE || result == -ENFILE)
 		return true;
-	if (control.watched_tgid && (__u32)task_field(task, tgid) == control.watched_tgid)
-		return true;
-	if (tgid)
-		return (__u32)task_field(task, tgid) == tgid ||
-		       (__u32)BPF_CORE_READ(task, real_parent, tgid) == tgid;
-	thread = thread_state_of(task, NEVER);
-	return thread && thread->traced == 1;
+	for (int at = 0; at < WIRE_WATCHED; at++)
+		if (control.watched_tgids[at] == tgid)
+			return true;
+	return is_of_target(task);
 }
 
 /* Whether this refusal is to be reported, and how many were not since the last one that was. */
@@ -225,6 +253,21 @@ static __always_inline bool is_due(__u32 tid, __u64 what, __u64 now, __u64 *unre
 	*unreported = last->unreported;
 	*last = first;
 	return true;
+}
+
+/* Whether the thread has looked at a name before, and at none since for a while. */
+static __always_inline bool is_look_again(__u32 tid, __u64 now)
+{
+	__u64 *last_ns = bpf_map_lookup_elem(&looks, &tid);
+	__u64 before_ns;
+
+	if (!last_ns) {
+		bpf_map_update_elem(&looks, &tid, &now, BPF_ANY);
+		return false;
+	}
+	before_ns = *last_ns;
+	*last_ns = now;
+	return now - before_ns >= LOOK_NS;
 }
 
 /* The pids.max that is met, of the thread's group or one above it; else its RLIMIT_NPROC. */
@@ -345,6 +388,15 @@ static __always_inline struct dentry *read_name(struct wire_denied *record, stru
 	return file ? BPF_CORE_READ(file, f_path.dentry) : 0;
 }
 
+/* The begin of a struct flock (include/uapi/asm-generic/fcntl.h): which bytes a lock is asked of. */
+struct flock_range {
+	__s16 type;
+	__s16 whence;
+	__s32 padding;
+	__s64 start;
+	__s64 length;
+};
+
 /* The begin of a struct msghdr, and of a struct mmsghdr. */
 struct message_name {
 	__u64 address;
@@ -380,11 +432,17 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 
 	switch (what) {
 	case REFUSED_LOCK:
+		if (is_fcntl(record->syscall) &&
+		    !bpf_probe_read_user(record->given, sizeof(struct flock_range), (void *)args[2]))
+			record->given_bytes = sizeof(struct flock_range);
+		file = file_of(task, (__u32)args[0]);
+		break;
 	case REFUSED_ROOM:
 	case REFUSED_SESSION:
 		file = file_of(task, (__u32)args[0]);
 		break;
 	case REFUSED_NAME:
+	case REFUSED_CHANGE:
 		dentry = read_name(record, task, args);
 		break;
 	case REFUSED_RIGHT:
@@ -421,25 +479,6 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		read_inode_object(&record->object, BPF_CORE_READ(dentry, d_inode));
 	}
 	return dentry ? read_dentry_path(record->path, dentry) : 0;
-}
-
-/*
- * Whether a seccomp filter may have refused the call. Nothing says that it did; of a call that it lets pass whatever the arguments
- * are the kernel keeps a bit, so that it need not ask the filter.
- */
-static __always_inline bool is_filtered(struct task_struct *task, __s64 number)
-{
-	struct seccomp_filter *filter;
-	unsigned long *calls, passes = 0;
-
-	if (!bpf_core_field_exists(task->seccomp.filter) || BPF_CORE_READ(task, seccomp.mode) != SECCOMP_MODE_FILTER)
-		return false;
-	filter = BPF_CORE_READ(task, seccomp.filter);
-	if (!filter || !bpf_core_field_exists(filter->cache.allow_native) || number < 0 || number >= FILTERED_CALLS)
-		return filter;
-	calls = (unsigned long *)((void *)filter + bpf_core_field_offset(filter->cache.allow_native));
-	bpf_probe_read_kernel(&passes, sizeof(passes), &calls[number / 64]);
-	return !(passes >> (number & 63) & 1);
 }
 
 static __always_inline void report_refused(struct task_struct *task, enum refused what, __s64 number, long result,
@@ -482,7 +521,7 @@ static __always_inline int succeeded(struct pt_regs *regs, long result)
 	if (call == WIRE_MESSAGE_CALLS)
 		return 0;
 	current = compat_current();
-	if (is_watched(current, result) && !compat_calls_32_bit(current, regs))
+	if (is_of_target(current) && !compat_calls_32_bit(current, regs))
 		count_message(current, regs, call, result);
 	return 0;
 }
@@ -493,28 +532,32 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	struct task_struct *current;
 	enum refused what;
 	__u64 args[6], call, now, unreported = 0;
+	bool looks = (result >= 0 || result == -ENOENT) && is_look(regs);
 	__s64 number;
 
-	if (result > 0)
+	if (result > 0 && !looks)
 		return succeeded(regs, result);
-	if (!(result ? is_refusal(-result) : is_kill(regs) || is_reading(regs)))
+	if (!looks && !(result ? is_refusal(-result) : is_kill(regs) || is_reap(regs) || is_reading(regs)))
 		return 0;
 	current = compat_current();
 	if (!is_watched(current, result) || compat_calls_32_bit(current, regs))
 		return 0;
 	if (result == -EAGAIN && is_receive(message_call(regs))) {
-		found_no_message(current);
+		if (is_of_target(current))
+			found_no_message(current);
 		return 0;
 	}
 	number = number_of_call(regs);
-	what = result ? refused_what(number, -result) : is_kill(regs) ? REFUSED_END : REFUSED_SESSION;
+	what = looks ? REFUSED_CHANGE :
+	       result ? refused_what(number, -result) :
+	       is_reading(regs) ? REFUSED_SESSION :
+				  REFUSED_END;
 	if (what == REFUSED_NOTHING)
 		return 0;
 	read_arguments(args, regs);
 	if (what == REFUSED_SESSION && !(is_reading(regs) && is_ended_session(current, (__u32)args[0], result)))
 		return 0;
-	/* It sent a signal. */
-	if (what == REFUSED_END && args[1])
+	if (what == REFUSED_END && !asks_after(regs, args))
 		return 0;
 	if (what == REFUSED_LOCK) {
 		if (!tries_lock(number, args))
@@ -529,8 +572,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	}
 	now = bpf_ktime_get_ns();
 	call = (__u64)number << 48 ^ (__u64)result << 32 ^ args[0] ^ args[1] << 8;
-	if (!is_due(task_field(current, pid), call, now, &unreported))
+	if (looks ? !is_look_again(task_field(current, pid), now) :
+		    !is_due(task_field(current, pid), call, now, &unreported))
 		return 0;
+	/* A descriptor. */
+	if (result > 0)
+		result = 0;
 	report_refused(current, what, number, result, args, now, unreported);
 	return 0;
 }

@@ -25,10 +25,24 @@ static __always_inline bool is_kill(struct pt_regs *regs)
 {
 	return regs->orig_ax == 62;
 }
+/* wait4; read directly as well */
+static __always_inline bool is_reap(struct pt_regs *regs)
+{
+	return regs->orig_ax == 61;
+}
 /* read, readv, recvfrom, recvmsg; read directly as well */
 static __always_inline bool is_reading(struct pt_regs *regs)
 {
 	return regs->orig_ax == 0 || regs->orig_ax == 19 || regs->orig_ax == 45 || regs->orig_ax == 47;
+}
+/* open, stat, lstat, access, openat, newfstatat, faccessat, statx, faccessat2; read directly as well */
+static __always_inline bool is_look(struct pt_regs *regs)
+{
+	switch (regs->orig_ax) {
+	case 2: case 4: case 6: case 21: case 257: case 262: case 269: case 332: case 439:
+		return true;
+	}
+	return false;
 }
 static __always_inline bool is_fcntl(__s64 number)
 {
@@ -85,6 +99,7 @@ static __always_inline enum name_at name_at(__s64 number)
 static __always_inline enum name_at path_at(__s64 number)
 {
 	switch (number) {
+	case 4: case 6: /* stat, lstat */
 	case 21: case 59: case 76: case 80: case 82: /* access, execve, truncate, chdir, rename */
 	case 84: case 85: case 87: case 90: case 92: case 94: /* rmdir, creat, unlink, chmod, chown, lchown */
 	case 161: case 166: case 167: case 188: /* chroot, umount2, swapon, setxattr */
@@ -93,6 +108,7 @@ static __always_inline enum name_at path_at(__s64 number)
 		return NAME_SECOND;
 	case 260: case 261: case 263: case 264: case 268: /* fchownat, futimesat, unlinkat, renameat, fchmodat */
 	case 269: case 280: case 322: case 439: case 452: /* faccessat, utimensat, execveat, faccessat2, fchmodat2 */
+	case 262: case 332: /* newfstatat, statx */
 		return NAME_SECOND_IN_FIRST;
 	}
 	return name_at(number);
@@ -107,9 +123,22 @@ static __always_inline bool is_kill(struct pt_regs *regs)
 {
 	return regs->syscallno == 129;
 }
+static __always_inline bool is_reap(struct pt_regs *regs)
+{
+	return regs->syscallno == 260;
+}
 static __always_inline bool is_reading(struct pt_regs *regs)
 {
 	return regs->syscallno == 63 || regs->syscallno == 65 || regs->syscallno == 207 || regs->syscallno == 212;
+}
+/* faccessat, openat, newfstatat, statx, faccessat2 */
+static __always_inline bool is_look(struct pt_regs *regs)
+{
+	switch (regs->syscallno) {
+	case 48: case 56: case 79: case 291: case 439:
+		return true;
+	}
+	return false;
 }
 static __always_inline bool is_fcntl(__s64 number)
 {
@@ -165,7 +194,7 @@ static __always_inline enum name_at path_at(__s64 number)
 	case 40: case 41: /* mount, pivot_root */
 		return NAME_SECOND;
 	case 35: case 38: case 48: case 53: case 54: /* unlinkat, renameat, faccessat, fchmodat, fchownat */
-	case 88: case 281: case 439: case 452: /* utimensat, execveat, faccessat2, fchmodat2 */
+	case 79: case 88: case 281: case 291: case 439: case 452: /* newfstatat, utimensat, execveat, statx, faccessat2, fchmodat2 */
 		return NAME_SECOND_IN_FIRST;
 	}
 	return name_at(number);

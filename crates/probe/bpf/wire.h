@@ -528,6 +528,9 @@ struct wire_effort {
 	struct wire_ref thread;
 };
 
+/* Processes whose refused calls are reported beside those of who is asked about. */
+#define WIRE_WATCHED 8
+
 /* Written by the reader, read by the programs. */
 struct wire_control {
 	__u64 threshold_ns;
@@ -545,8 +548,7 @@ struct wire_control {
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
 	__u32 only_registers; /* the iterator reports the registers of blocked threads, and nothing else */
 	__u32 only_tgid; /* and of this process only */
-	__u32 watched_tgid; /* and of this one, for whom somebody waits; 0: nobody */
-	__u32 unused;
+	__u32 watched_tgids[WIRE_WATCHED]; /* and of these, for whom somebody may wait; 0: nobody */
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */

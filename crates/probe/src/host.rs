@@ -75,7 +75,7 @@ impl NoBpf {
 }
 
 /// The types of the running kernel.
-const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
 const CAP_PERFMON: u64 = 1 << 38;

@@ -23,6 +23,7 @@ pub mod own;
 pub mod procmap;
 mod refused;
 mod roots;
+pub mod semaphores;
 pub mod stat;
 pub mod status;
 pub mod text;

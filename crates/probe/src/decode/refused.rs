@@ -10,6 +10,7 @@ use holdup_reason::facts::*;
 use std::net::SocketAddr;
 
 const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
@@ -43,8 +44,9 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
     let is_address =
         matches!(errno, ECONNREFUSED | EADDRINUSE) || denied.syscall == "bind" || denied.is_sent();
     match errno {
-        ENOTCONN | ESTALE | EBUSY | EEXIST | EPERM | EACCES | EROFS | ENOSPC | EDQUOT
-            if !given.is_empty() && !is_address =>
+        0 | ENOENT | ENOTCONN | ESTALE | EBUSY | EEXIST | EPERM | EACCES | EROFS | ENOSPC
+        | EDQUOT
+            if !given.is_empty() && !is_address && denied.syscall != "fcntl" =>
         {
             // The root of a file system has no name in it.
             let folder = match record.path_bytes {
@@ -58,7 +60,10 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
             Some(Peer::Unix(path)) => denied.path = Some(path),
             None => {}
         },
-        _ if record.object.kind != 0 => denied.object = object(&record.object, seen_at),
+        _ if record.object.kind != 0 => {
+            denied.object = object(&record.object, seen_at);
+            denied.bytes = lock_bytes(&given).filter(|_| denied.syscall == "fcntl");
+        }
         _ => {}
     }
     denied.thread = thread;
@@ -69,6 +74,21 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
 fn given(record: &wire_denied) -> Vec<u8> {
     let bytes = record.given.iter().map(|&byte| byte as u8);
     bytes.take(record.given_bytes as usize).collect()
+}
+
+/// First and last byte of a lock: of the begin of a `struct flock` that counts from the begin of the file.
+fn lock_bytes(given: &[u8]) -> Option<(u64, u64)> {
+    const SEEK_SET: u16 = 0;
+    let number = |at: usize| Some(i64::from_ne_bytes(*given.get(at..)?.first_chunk()?));
+    let whence = u16::from_ne_bytes(*given.get(2..)?.first_chunk()?);
+    let (start, length) = (number(8)?, number(16)?);
+    let bytes = match length {
+        0 => (start, i64::MAX),
+        1.. => (start, start.saturating_add(length - 1)),
+        _ => (start.saturating_add(length), start.saturating_sub(1)),
+    };
+    let is_whole = whence == SEEK_SET && bytes.0 >= 0;
+    is_whole.then_some((bytes.0 as u64, if length == 0 { u64::MAX } else { bytes.1 as u64 }))
 }
 
 /// A relative path without its folder says too little to be the same thing twice.
@@ -150,6 +170,19 @@ mod tests {
         assert_eq!(absolute(b"./l.d\0", Some("/srv/")).as_deref(), Some("/srv/l.d"));
         assert_eq!(absolute(b"l.d", Some("")).as_deref(), Some("/l.d"));
         assert_eq!(made(17, b"/a\xff\x1b\0").path.as_deref(), Some("/a\u{fffd}\u{1b}"));
+    }
+
+    #[test]
+    fn a_lock_is_asked_of_the_bytes_that_its_caller_gave() {
+        let bytes = |whence: u16, start: i64, length: i64| {
+            let words = [u64::from(whence) << 16, start as u64, length as u64];
+            lock_bytes(&words.map(u64::to_ne_bytes).concat())
+        };
+        assert_eq!(bytes(0, 100, 10), Some((100, 109)));
+        assert_eq!(bytes(0, 100, 0), Some((100, u64::MAX)), "to the end of the file");
+        assert_eq!(bytes(0, 100, -10), Some((90, 99)));
+        assert_eq!((bytes(1, 0, 10), bytes(0, 5, -10)), (None, None), "from where it stands");
+        assert_eq!(lock_bytes(b"short"), None);
     }
 
     #[test]

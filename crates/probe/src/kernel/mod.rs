@@ -9,6 +9,7 @@
 mod cpu_clock;
 mod fitting;
 pub(crate) mod iterators;
+mod kernel_types;
 pub(crate) mod load;
 mod map_entries;
 mod net_sums;
@@ -20,7 +21,7 @@ pub(crate) mod thresholds;
 use crate::SourceError;
 use crate::decode::wire::{self, *};
 use crate::decode::{Decoder, ThreadRecord};
-use crate::host::Offer;
+use crate::host::{KERNEL_BTF, Offer};
 use crate::plan;
 use crate::refusal::{self, Refusal};
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
@@ -39,6 +40,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -111,10 +113,16 @@ impl Programs {
         // SAFETY: the memory is the value's own, nobody else has it, and it is freed after all that borrows it is dropped: here,
         // because `storage` was made before, and in the value by the order of its fields.
         let memory: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage.0.as_ptr() };
-        let mut open = HoldupSkelBuilder::default().open(memory).map_err(refusal::of("open"))?;
+        let types = kernel_types::file(Path::new(KERNEL_BTF));
+        let mut builder = HoldupSkelBuilder::default();
+        if let Some(types) = &types {
+            let path = kernel_types::path_of(types);
+            builder.object_builder_mut().btf_custom_path(path).map_err(refusal::of("open"))?;
+        }
+        let mut open = builder.open(memory).map_err(refusal::of("open"))?;
         fitting::fit(&mut open, offer, names, ring_bytes)?;
         let skel = open.load().map_err(|error| refusal::read(&heard.take(), &error))?;
-        drop(heard);
+        drop((heard, types));
         let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));
         let mut builder = RingBufferBuilder::new();
         let sink = Rc::clone(&inbox);

@@ -2,17 +2,19 @@
 //!
 //! Which matter is endpoints.rs's to say. Must not: read them while the look goes on (standing_waits.rs does, where a wait asks for it).
 
-use super::endpoints::{Ends, inodes, relevant};
+use super::endpoints::{Ends, inodes, owing, relevant};
 use super::look::Look;
 use super::polled;
 use super::reader::{Opening, Reader};
 use super::waiter_memory::{Answer, Unread, answers};
 use crate::SourceError;
 use crate::decode::dns::asks_names;
+use crate::decode::wire::wire_control;
 use crate::system::Roots;
 use crate::system::clock::now;
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
+use std::iter;
 
 /// See the head of the file.
 pub(super) struct Connections;
@@ -21,7 +23,11 @@ impl Reader for Connections {
     fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
         if let Some(programs) = look.programs.as_mut() {
             let at_ns = now();
-            look.ends = Ends::at_begin(at_ns, programs.endpoints()?);
+            let all = programs.endpoints()?;
+            if let Some((pid, control)) = look.pid.zip(programs.control()) {
+                watch(control, owing(&all, &[pid], control.watched_tgids.len()));
+            }
+            look.ends = Ends::at_begin(at_ns, all);
             let earlier = look.ends.earlier();
             let asked = look.stacks.process();
             programs.follow_names(earlier.values().any(|fact| asks_names(&fact.body, asked)))?;
@@ -52,6 +58,13 @@ impl Reader for Connections {
     }
 }
 
+/// From here on the refused calls of these processes are reported, too.
+pub(super) fn watch(control: &mut wire_control, pids: Vec<u32>) {
+    let own = std::process::id();
+    let others = pids.into_iter().filter(|pid| *pid != own).chain(iter::repeat(0));
+    control.watched_tgids.iter_mut().zip(others).for_each(|(place, pid)| *place = pid);
+}
+
 /// Names the socket that a thread polls alone: from its memory, which says so only while it waits.
 fn name_polled(
     roots: &Roots,
@@ -66,7 +79,8 @@ fn name_polled(
         let has_sockets = sockets.range((pid, 0, 0)..=(pid, u32::MAX, u64::MAX)).next().is_some();
         if !blocked.kernel && has_sockets {
             // Not recent: of poll alone.
-            questions.extend(polled::question(blocked, false).map(|question| (at, question)));
+            let asked = polled::question(blocked, false, &polled::Ports::default());
+            questions.extend(asked.map(|question| (at, question)));
         }
     }
     for (at, question, answer) in answers(roots, facts, &questions, unread) {

@@ -157,6 +157,25 @@ pub(super) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
     if partners.len() > PARTNERS_MAX { HashSet::new() } else { partners }
 }
 
+/// Of so many processes the partners are looked for.
+const WATCHERS_MAX: usize = 4;
+
+/// Up to `count` processes that may owe these an answer, or those who do, the nearest first.
+pub(super) fn owing(all: &[Endpoint], waiting: &[u32], count: usize) -> Vec<u32> {
+    let mut found = waiting.to_vec();
+    let mut at = 0;
+    while at < found.len().min(WATCHERS_MAX) && found.len() < waiting.len() + count {
+        let mut next: Vec<u32> = partners(all, found[at]).into_iter().collect();
+        next.retain(|pid| !found.contains(pid));
+        next.sort_unstable();
+        found.extend(next);
+        at += 1;
+    }
+    found.drain(..waiting.len());
+    found.truncate(count);
+    found
+}
+
 /// Connections of which a sight from within the look is remembered.
 const BETWEEN_MAX: usize = 5_000;
 /// Objects whose other ends are looked for while a look goes on.
@@ -408,6 +427,7 @@ mod tests {
         ];
         assert_eq!(partners(&all, 1), HashSet::from([2, 3, 5]));
         assert_eq!(partners(&all, 2), HashSet::from([1]));
+        assert_eq!((owing(&all, &[2], 8), owing(&all, &[2], 2)), (vec![1, 3, 5], vec![1, 3]));
         all.extend((10..30).map(|pid| of(pid, ObjectRef::Pipe { ino: 9 })));
         assert!(partners(&all, 1).is_empty(), "too many");
     }

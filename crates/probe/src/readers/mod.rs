@@ -54,6 +54,7 @@ pub mod reader;
 mod runtimes;
 pub mod sampler;
 mod scheduler_clock;
+mod semaphores;
 pub mod settings;
 pub mod shared;
 mod softirqs;
@@ -111,6 +112,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<new_threads::NewThreads>, Turn::Identities),
     (open::<connections::Connections>, Turn::Ends),
     (open::<standing_waits::StandingWaits>, Turn::Sampled),
+    (open::<semaphores::Semaphores>, Turn::Sampled),
     (open::<Interpreters>, Turn::Names),
     (open::<Goroutines>, Turn::Names),
     (open::<JavaMonitors>, Turn::Names),

@@ -5,7 +5,8 @@
 //! family/place.rs, which reads the same of a command's own family and chooses where but one can be meant.
 
 use super::waiter_memory::Question;
-use holdup_reason::facts::{Blocked, Body, Fact, Ns, ObjectRef, WaitState};
+use holdup_reason::facts::{Blocked, Body, Endpoint, Fact, Ns, ObjectRef, WaitState};
+use std::collections::HashSet;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
@@ -14,11 +15,42 @@ const POLLED_MAX: u64 = 16;
 /// Waits of a whole host whose descriptors are read: each takes some microseconds after the look.
 const WAITS_MAX: usize = 512;
 
+/// TCP_LISTEN.
+const TCP_LISTEN: u8 = 10;
+
+/// Ports that somebody listens at, each in its network namespace.
+#[derive(Default)]
+pub(super) struct Ports(HashSet<(u32, u16)>);
+
+impl Ports {
+    /// Of these sockets.
+    pub(super) fn of<'e>(all: impl Iterator<Item = &'e Endpoint>) -> Self {
+        let listens = |end: &Endpoint| match &end.object {
+            ObjectRef::Inet(it) if it.state == TCP_LISTEN => Some((it.netns, it.local.port())),
+            _ => None,
+        };
+        Self(all.filter_map(listens).collect())
+    }
+
+    /// Whether a socket is a connection that a listener took.
+    fn took(&self, object: &ObjectRef) -> bool {
+        matches!(object, ObjectRef::Inet(it) if it.state != TCP_LISTEN
+            && it.remote.port() != 0
+            && self.0.contains(&(it.netns, it.local.port())))
+    }
+}
+
 /// What says which descriptors a wait is for; none if it is for nothing of the kind, or for what is known. Of one that is not recent
 /// it is asked for a poll alone, which may be for one descriptor.
-pub(super) fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
+pub(super) fn question(blocked: &Blocked, is_recent: bool, ports: &Ports) -> Option<Question> {
     let [first, second, third, ..] = blocked.place.args;
-    if !may_be_for_others(blocked) {
+    // Who polls what its client says next and something else waits for that as well.
+    let is_beside_a_client = || {
+        let is_poll = matches!(blocked.place.syscall.as_str(), "poll" | "ppoll");
+        let object = blocked.place.object.as_ref();
+        is_recent && is_poll && second > 1 && object.is_some_and(|object| ports.took(object))
+    };
+    if !may_be_for_others(blocked) && !is_beside_a_client() {
         return None;
     }
     let is_reported = is_recent && blocked.place.state == WaitState::Sleep;
@@ -78,7 +110,7 @@ mod tests {
     use super::super::waiter_memory::Answer;
     use super::*;
     use crate::system::Roots;
-    use holdup_reason::facts::{Place, ThreadRef};
+    use holdup_reason::facts::{InetRef, Place, ThreadRef};
 
     fn of_own(syscall: &str, args: [u64; 6]) -> Vec<u32> {
         let own = std::process::id();
@@ -86,7 +118,7 @@ mod tests {
         let place =
             Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
         let blocked = Blocked { thread, place, ..Blocked::default() };
-        let Some(question) = question(&blocked, true) else { return Vec::new() };
+        let Some(question) = question(&blocked, true, &Ports::default()) else { return Vec::new() };
         match question.answer(&Roots::default(), own) {
             Some(Answer::Descriptors(all, _)) => reported(question, all, &blocked),
             _ => Vec::new(),
@@ -117,5 +149,36 @@ mod tests {
         assert_eq!(of_own("select", [8, set.as_ptr() as u64, 0, 0, 0, 0]), [5, 7]);
         assert_eq!(of_own("epoll_wait", [9_999, 0, 0, 0, 0, 0]), Vec::<u32>::new());
         assert_eq!(of_own("read", [3, 0, 0, 0, 0, 0]), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn beside_the_connection_of_a_client_the_other_descriptors_are_asked_for() {
+        let socket = |local: &str, remote: &str, state| {
+            let (local, remote) = (local.parse().expect("it"), remote.parse().expect("it"));
+            let protocol = "tcp".into();
+            ObjectRef::Inet(InetRef { ino: 7, netns: 1, protocol, local, remote, state })
+        };
+        let listens = Endpoint {
+            process: ThreadRef::default(),
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: true,
+            object: socket("0.0.0.0:22", "0.0.0.0:0", TCP_LISTEN),
+            unread: None,
+            output_stopped: false,
+            socket: None,
+        };
+        let ports = Ports::of([&listens].into_iter());
+        let asks = |count: u64, object: ObjectRef| {
+            let state = WaitState::Sleep;
+            let (args, object) = ([4096, count, 0, 0, 0, 0], Some(object));
+            let place = Place { state, syscall: "ppoll".into(), args, object, ..Place::default() };
+            question(&Blocked { place, ..Blocked::default() }, true, &ports).is_some()
+        };
+        assert!(asks(4, socket("10.0.0.1:22", "10.0.0.2:4000", 1)), "sshd");
+        assert!(!asks(1, socket("10.0.0.1:22", "10.0.0.2:4000", 1)), "for that alone");
+        assert!(!asks(4, socket("10.0.0.1:4000", "10.0.0.2:22", 1)), "a client");
+        assert!(!asks(4, socket("0.0.0.0:22", "0.0.0.0:0", TCP_LISTEN)), "a listener");
     }
 }

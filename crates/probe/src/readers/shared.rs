@@ -25,7 +25,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Shared memory below this is not searched for.
+/// Shared memory below this is not searched for, nor a segment below it.
 const UNEXPLAINED_BYTES_MIN: u64 = 64 << 20;
 
 /// Which segment: its device and inode as maps tells them.
@@ -74,8 +74,9 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
     let behind =
         |(process, folder): (&ThreadRef, &PathBuf)| (Behind::Process(process.pid), folder.clone());
     let all = processes.iter().zip(&folders).map(behind).collect();
-    let found = guard::map_behind(all, |folder| segments_of(folder));
-    // smaps walks page tables and is dear: only processes that map a segment pay for it.
+    let mut found = guard::map_behind(all, |folder| segments_of(folder));
+    retain_large(&mut found);
+    // smaps walks page tables and is dear: only processes that map a large segment pay for it.
     let dear: Vec<(Behind, (PathBuf, HashSet<Key>))> = (processes.iter().zip(folders))
         .zip(&found)
         .map(|((process, folder), found)| {
@@ -123,6 +124,16 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         }));
     }
     facts
+}
+
+/// Without segments that are too small in every process to be what is searched for.
+fn retain_large(found: &mut [Option<io::Result<Vec<Found>>>]) {
+    let each = || found.iter().flatten().flatten().flatten();
+    let large = |it: &&Found| it.size_bytes.max(it.allocated_bytes) > UNEXPLAINED_BYTES_MIN;
+    let large: HashSet<Key> = each().filter(large).map(|it| it.key.clone()).collect();
+    for of_process in found.iter_mut().flatten().flatten() {
+        of_process.retain(|it| large.contains(&it.key));
+    }
 }
 
 fn shmem_bytes(roots: &Roots) -> u64 {
@@ -195,17 +206,18 @@ fn shares_of(folder: &Path, wanted: &HashSet<Key>) -> Option<HashMap<Key, u64>> 
 }
 
 /// A line of maps: `7f052ea9b000-7f05aba9b000 rw-s 00000000 00:01 1047 /dev/zero (deleted)`.
-struct Area {
+pub(super) struct Area {
     range: String,
+    begin: u64,
     bytes: u64,
-    shared: bool,
+    pub(super) shared: bool,
     dev: String,
-    ino: u64,
-    name: String,
+    pub(super) ino: u64,
+    pub(super) name: String,
 }
 
 impl Area {
-    fn parse(line: &[u8]) -> Option<Self> {
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let line = text::lossy(line);
         let mut rest = line.as_str();
         let mut word = || {
@@ -218,8 +230,10 @@ impl Area {
         let (range, permissions, _offset, dev, ino) = (word(), word(), word(), word(), word());
         let (begin, end) = range.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
+        let begin = address(begin)?;
         Some(Self {
-            bytes: address(end)?.checked_sub(address(begin)?)?,
+            begin,
+            bytes: address(end)?.checked_sub(begin)?,
             range: range.into(),
             shared: permissions.ends_with('s'),
             dev: dev.into(),
@@ -228,8 +242,14 @@ impl Area {
         })
     }
 
-    fn key(&self) -> Key {
+    /// Its file.
+    pub(super) fn key(&self) -> Key {
         (self.dev.clone(), self.ino)
+    }
+
+    /// Whether an address lies in it.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        address.checked_sub(self.begin).is_some_and(|offset| offset < self.bytes)
     }
 
     fn is_segment(&self) -> bool {

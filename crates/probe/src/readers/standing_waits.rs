@@ -4,7 +4,8 @@
 //! the command they may be gone before the end. Those of the end are looked into once the window is over. Must not: choose what a
 //! wait means. Edit together: polled.rs, paths.rs, waiter_memory.rs, endpoints.rs.
 
-use super::endpoints::inodes;
+use super::connections::watch;
+use super::endpoints::{inodes, owing};
 use super::family::Family;
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
@@ -17,10 +18,13 @@ use crate::system::clock::now;
 use crate::system::status::{Status, thread_inside};
 use crate::system::text;
 use holdup_reason::facts::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A reading of all descriptors that takes longer is not made again just to see connections come and go.
 const READING_NS_MAX: Ns = 20_000_000;
+
+/// Of a command also so long after its begin: from then on the refused calls of whom it asks are reported.
+const EARLY_TICKS: u64 = 3;
 
 /// See the head of the file.
 #[derive(Default)]
@@ -47,7 +51,8 @@ impl Reader for StandingWaits {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         let are_sampled = look.scope.is_command() || look.programs.is_none();
-        if are_sampled && tick.again && !tick.is_last && !look.is_overdue() {
+        let is_early = look.scope.is_command() && tick.number == EARLY_TICKS;
+        if are_sampled && (tick.again || is_early) && !tick.is_last && !look.is_overdue() {
             self.walk(look, facts)?;
         }
         Ok(())
@@ -107,7 +112,11 @@ impl StandingWaits {
         let all = programs.endpoints()?;
         self.reading_ns = now().saturating_sub(at_ns);
         if let Some(control) = programs.control() {
-            control.watched_tgid = not_accepting(&all, &objects).unwrap_or(control.watched_tgid);
+            let mut watched: Vec<u32> = not_accepting(&all, &objects).into_iter().collect();
+            watched.extend(owing(&all, &waiting(waits), control.watched_tgids.len()));
+            if !watched.is_empty() {
+                watch(control, watched);
+            }
         }
         look.ends.see(at_ns, all, &fresh, asks);
         Ok(())
@@ -137,13 +146,15 @@ pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact
     let is_recent =
         |blocked: &Blocked| oldest_ns.is_none_or(|oldest_ns| blocked.since_ns >= oldest_ns);
     let mut questions = Vec::new();
+    let ports = polled::Ports::of(look.ends.seen());
     for (at, fact) in waits.iter().enumerate() {
         let Body::Blocked(blocked) = &fact.body else { continue };
         if blocked.kernel || blocked.thread.pid == std::process::id() {
             continue;
         }
         look.waited.add(blocked.place.object.as_ref());
-        questions.extend(question(blocked, is_recent(blocked)).map(|question| (at, question)));
+        let asked = question(blocked, is_recent(blocked), &ports);
+        questions.extend(asked.map(|question| (at, question)));
     }
     let answers = answers(&look.roots, waits, &questions, &mut look.waited.unread);
     let mut owners = Owners::default();
@@ -172,12 +183,25 @@ pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact
     }
 }
 
+/// Processes that wait for what has another end.
+fn waiting(waits: &[Fact]) -> Vec<u32> {
+    let waiting = waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(it) => {
+            it.place.object.as_ref().filter(|object| !inodes(object).is_empty())?;
+            Some(it.thread.pid)
+        }
+        _ => None,
+    });
+    let waiting: BTreeSet<u32> = waiting.collect();
+    waiting.into_iter().collect()
+}
+
 /// What is asked of the memory of a waiter.
-fn question(blocked: &Blocked, is_recent: bool) -> Option<Question> {
+fn question(blocked: &Blocked, is_recent: bool, ports: &polled::Ports) -> Option<Question> {
     let [address, ..] = blocked.place.args;
     match blocked.place.syscall.as_str() {
         "futex" => Some(Question::Futex { address }),
-        _ => paths::question(blocked).or_else(|| polled::question(blocked, is_recent)),
+        _ => paths::question(blocked).or_else(|| polled::question(blocked, is_recent, ports)),
     }
 }
 

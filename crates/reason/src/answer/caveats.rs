@@ -7,7 +7,7 @@
 //! Edit together: docs/json.md (the words), report's text/verdict.rs (which of them mean that a cause may be missed).
 
 use crate::answer::report::*;
-use crate::answer::standing;
+use crate::answer::{standing, unwoken};
 use crate::facts::*;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
@@ -262,6 +262,9 @@ pub(super) fn caveats(
         add("cpu_full", text);
     }
     if let Some(text) = standing::beside(measures, ends) {
+        add("awaited", text);
+    }
+    if let Some(text) = unwoken::beside(measures) {
         add("awaited", text);
     }
     if let Some(text) = stacks_left_out(model, ends) {

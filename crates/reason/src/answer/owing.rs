@@ -5,10 +5,10 @@
 //! acknowledge, a log is sent): what follows a word of the server at once is none, so it counts where the server never said one, or long before.
 //! Must not: call anybody late (rules/), or say that a word wants an answer. Edit together: standing.rs, which has the clients that stand and wait.
 
-use super::places;
 use super::report::AnswerEnd;
 use super::standing::is_old;
 use super::whole::Whole;
+use super::{inside, looked_at, places};
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -43,9 +43,12 @@ pub(super) fn beside(
     let Some(asked) = asked.filter(|_| Whole::of(measures, ends).is_mostly_idle()) else {
         return (title, text);
     };
-    match said(measures) {
+    match said(measures).or_else(|| looked_at::said(measures)) {
         Some((first, why)) => (first, format!("{why} {title} {text}")),
-        None => (title, format!("{text}{}", places::pace(measures, asked.pid))),
+        None => {
+            let (pace, threads) = (places::pace(measures, asked.pid), inside::beside(measures));
+            (title, format!("{text}{threads}{pace}"))
+        }
     }
 }
 

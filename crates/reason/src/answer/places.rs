@@ -5,6 +5,7 @@
 
 use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
+use super::semaphores;
 use super::whole::Rest;
 use crate::facts::{Endpoint, Ns, ObjectRef, TargetKind};
 use crate::graph::debts::Debt;
@@ -17,11 +18,13 @@ use crate::programs;
 use crate::waits::goroutines;
 use crate::waits::timeline::WaitSpan;
 
-/// Where the wait of an end stands.
+/// Where the wait of an end stands, and who was at the semaphore last that it is for.
 pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
     let last = end.chain.last().and_then(|link| link.who.pid);
     let goroutines = || of_goroutines(measures.model, last?);
-    of_links(end).or_else(|| goroutines().filter(|_| waits(end)))
+    let place = of_links(end).or_else(|| goroutines().filter(|_| waits(end)));
+    let said: Vec<String> = place.into_iter().chain(semaphores::last_at(measures, end)).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// Of a wait that leads to nobody: when a timeout of its own ends it at the latest. That is no reason for it, but says how long it may last.

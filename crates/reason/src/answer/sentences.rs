@@ -7,7 +7,7 @@ use super::own::Own;
 use super::report::*;
 use super::resting::{self, is_at_an_event};
 use super::whole::{Rest, Said, Whole};
-use super::{one_by_one, pipe_end, places, received, unwoken};
+use super::{looked_at, one_by_one, pipe_end, places, received, unwoken};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
@@ -97,7 +97,10 @@ pub(super) fn unnamed(
         Verdict::Works => ends.iter().filter(|end| own.works(end)).map(|end| end.seconds).sum(),
         _ => first.seconds,
     };
-    let waits = || places::does_in_go(measures, first).unwrap_or_else(|| waits_title(first));
+    let waits = || {
+        let does = places::does_in_go(measures, first).or_else(|| looked_at::does(measures, first));
+        does.unwrap_or_else(|| waits_title(first))
+    };
     let said = match works {
         true => works_title(&name, first, of_kind),
         false => Said { does: waits(), is_own: false, more: String::new() },
@@ -111,12 +114,8 @@ pub(super) fn unnamed(
         .filter(|end| !std::ptr::eq(*end, first))
         .filter(|end| end.seconds >= 0.02 * whole.total())
         .filter(|end| !works || !own.works(end));
-    if let Some(rest) = the_rest(others, whole.beside()) {
-        text.push_str(&rest);
-    }
-    if let Some(said) = one_by_one::sentence(measures, works, first) {
-        text.push_str(&said);
-    }
+    text.extend(the_rest(others, whole.beside()));
+    text.extend(one_by_one::sentence(measures, works, first));
     let kind = measures.model.look.target.as_ref().map(|target| target.kind);
     if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {
         text.push_str(&hidden);
@@ -352,6 +351,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         }
     }
     clauses.extend(places::of_end(measures, end));
+    clauses.extend(looked_at::of_end(measures, end));
     clauses.extend(resting::may_be_due_later(measures, end));
     clauses.extend(places::own_timeout(measures, end));
     clauses.extend(places::own_limit(measures.model, end));
@@ -362,9 +362,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
             None => format!("on one of {cpus} CPUs at a time"),
         });
     }
-    if let Some(why) = &end.why_open {
-        clauses.push(why.clone());
-    }
+    clauses.extend(end.why_open.clone());
     if clauses.is_empty() { String::new() } else { format!(": {}", clauses.join("; ")) }
 }
 

@@ -7,7 +7,9 @@
 //! loops that poll several things, which every session of a desktop has.
 
 use super::report::AnswerEnd;
-use super::{masters, open_transaction, own_threads, unwoken};
+use super::{
+    inside, left_pipe, looked_at, masters, open_transaction, own_threads, tried_lock, unwoken,
+};
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -26,10 +28,14 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
         TargetKind::Process => of_process(measures)
+            .or_else(|| left_pipe::said(measures))
             .or_else(|| of_server(measures))
             .or_else(|| masters::said(measures))
             .or_else(|| unwoken::said(measures))
-            .or_else(|| own_threads::said(measures)),
+            .or_else(|| tried_lock::said(measures))
+            .or_else(|| looked_at::said(measures))
+            .or_else(|| own_threads::said(measures))
+            .or_else(|| inside::said(measures)),
         TargetKind::Container | TargetKind::Command => None,
     }
 }
@@ -122,7 +128,8 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let (what, far) = (stood.what, stood.far.pid);
     let late = match open_transaction::of(measures, far) {
         Some(open) => format!("{}: {open}", words::who(&stood.far)),
-        None => "Nobody there is known to be late".to_string(),
+        None => left_pipe::of(measures, far)
+            .unwrap_or_else(|| "Nobody there is known to be late".to_string()),
     };
     Some((
         format!("{begins} for what comes over {what}."),

@@ -11,6 +11,8 @@
 //! Must not: say that anybody is late, or call a lock held (rules/lock/). Rejected: any process
 //! with one waiting thread (prefork servers wait by a semaphore for their turn to accept). Edit together: standing.rs, which has the other ends.
 
+use super::inside;
+use super::semaphores::{self, is_for_input, stands_at};
 use crate::facts::{ObjectRef, Place, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::measure::own_functions::stands_in;
@@ -45,6 +47,24 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     ))
 }
 
+/// The same of a host of which something else is said: who has waited longest for a semaphore that others could give, if those do not rest.
+pub(super) fn beside(measures: &Measures<'_>) -> Option<String> {
+    let model = measures.model;
+    let target = model.look.target.as_ref();
+    if target.is_some_and(|target| target.kind != TargetKind::Host) {
+        return None;
+    }
+    let of_sets = model.held.semaphores.iter().map(|(_, it)| it.waiter.pid);
+    let of_words = model.held.shared_words.iter().map(|(_, it)| it.waiter.pid);
+    let pids: BTreeSet<u32> = of_sets.chain(of_words).collect();
+    let stands = pids.into_iter().filter_map(|pid| stands_alone(measures, pid));
+    let known = stands.filter_map(|wait| Some((wait, semaphores::of(measures, wait)?)));
+    let held_up = known.filter(|(_, known)| known.is_semaphore && !known.may_rest);
+    let (wait, known) = held_up.min_by_key(|(wait, _)| wait.begin_ns)?;
+    let (who, what, pid) = (model.threads.who(&wait.thread), known.what, wait.thread.pid);
+    Some(format!("{who} has waited all the time for {what}; holdup -p {pid} follows it."))
+}
+
 /// Whether that is said of a process with one thread: of several the others may rest.
 pub(super) fn is_all_of_it(measures: &Measures<'_>) -> bool {
     let asked = measures.model.look.target.as_ref().map(|target| target.pid);
@@ -56,7 +76,8 @@ pub(super) fn is_all_of_it(measures: &Measures<'_>) -> bool {
 /// turn of a queue.
 pub(super) fn awaited_by_main(measures: &Measures<'_>) -> Option<&'static str> {
     let (model, asked) = (measures.model, measures.model.look.target.as_ref()?);
-    let main = model.threads.thread_ref(asked.pid);
+    // The launcher of a virtual machine joins the thread of its program.
+    let main = inside::speaker(measures, asked.pid);
     let last =
         measures.graph.waits_of(&main).last().filter(|_| asked.kind == TargetKind::Process)?;
     let stands = last.standing && model.look.began_before(last.begin_ns);
@@ -137,7 +158,7 @@ fn stands_alone<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan
     let of_waits = measures.waits().map(|wait| &wait.thread);
     let own = of_times.chain(of_waits).chain(model.threads.every_thread());
     let threads: BTreeSet<u32> = own.filter(|it| it.pid == pid).map(|it| it.tid).collect();
-    if threads.len() != 1 || is_one_of_several(measures, pid) {
+    if threads.len() != 1 {
         return None;
     }
     let is_it = |wait: &&WaitSpan| {
@@ -146,7 +167,14 @@ fn stands_alone<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<&'m WaitSpan
             && matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
             && measures.graph.holder(wait).is_none_or(|holder| holder.pid == pid)
     };
-    measures.waits().find(is_it)
+    let wait = measures.waits().find(is_it)?;
+    // Where it is known who could give it, his rest says more than names.
+    let known = semaphores::of(measures, wait);
+    let is_pools = match known {
+        Some(known) if !known.may_rest => false,
+        _ => is_one_of_several(measures, pid),
+    };
+    (!is_pools).then_some(wait)
 }
 
 /// Whether a process has others of its program beside or above it, or nobody knows.
@@ -169,19 +197,6 @@ fn is_one_of_several(measures: &Measures<'_>, pid: u32) -> bool {
     above.is_some_and(|above| above.is_empty() || above == name) || is_pool
 }
 
-/// What the main thread of a process stands at in the end.
-fn stands_at(measures: &Measures<'_>, pid: u32) -> Option<WaitClass> {
-    let main = measures.model.threads.thread_ref(pid);
-    let last = measures.graph.waits_of(&main).last();
-    last.filter(|wait| wait.standing).map(|wait| wait.class)
-}
-
-/// Whether a wait is for a connection, a message or an event.
-fn is_for_input(class: WaitClass) -> bool {
-    use WaitClass::{Idle, PipeRead, SocketRead, UnixRead};
-    matches!(class, Idle | PipeRead | SocketRead | UnixRead)
-}
-
 /// Whether a call ends by itself.
 fn is_timed(place: &Place) -> bool {
     match place.syscall.as_str() {
@@ -193,6 +208,9 @@ fn is_timed(place: &Place) -> bool {
 
 /// What a thread stands in, and who could give it.
 fn awaited(measures: &Measures<'_>, wait: &WaitSpan) -> Option<(String, String)> {
+    if let Some(known) = semaphores::of(measures, wait) {
+        return Some((known.what, known.whose));
+    }
     let place = &wait.place;
     let [first, second, ..] = place.args;
     let kind = lock_kind_of(measures.model, &wait.thread, wait.begin_ns, wait.end_ns);

@@ -8,6 +8,7 @@
 //!
 //! Edit together: sentences.rs; graph/short_waits.rs, which says what no wait explains.
 
+use super::inside;
 use super::report::AnswerEnd;
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadTime};
 use crate::graph::short_waits::unexplained_seconds;
@@ -53,6 +54,8 @@ pub(super) struct Whole {
     idle: f64,
     /// What it does that is mostly idle.
     rests: Option<Rest>,
+    /// What it waits for meanwhile, where that is known to be no work.
+    awaited: Option<String>,
 }
 
 impl Whole {
@@ -80,7 +83,8 @@ impl Whole {
         // However many threads there are, no more of the look than this had work.
         let idle = if is_asked { (there - total - unexplained).max(0.0) } else { 0.0 };
         let rests = (2.0 * idle > there).then(|| Rest::of(measures));
-        Self { base, total, unexplained, there, look, idle, rests }
+        let awaited = rests.and_then(|_| inside::awaited(measures));
+        Self { base, total, unexplained, there, look, idle, rests, awaited }
     }
 
     /// It rests for most of the look.
@@ -104,11 +108,16 @@ impl Whole {
             part if part >= ALL => String::new(),
             part => format!("{} of ", words::percent(part)),
         };
-        format!(
-            "{name} is mostly idle: {least}{idle} of {} it {}, and for {part}the rest it {does}{more}.",
-            self.there_words(),
-            rests.words(),
-        )
+        let there = self.there_words();
+        match &self.awaited {
+            Some(what) => format!(
+                "{name} waits for {what}, and was not woken, for {least}{idle} of {there}; for {part}the rest it {does}{more}."
+            ),
+            None => format!(
+                "{name} is mostly idle: {least}{idle} of {there} it {}, and for {part}the rest it {does}{more}.",
+                rests.words(),
+            ),
+        }
     }
 
     /// So long, of what: the begin of the paragraph.
@@ -242,7 +251,7 @@ impl Rest {
     pub(super) fn of(measures: &Measures<'_>) -> Self {
         let model = measures.model;
         let (mut sleeps, mut work, mut others) = (0, 0, 0);
-        let (mut person, mut line) = (false, false);
+        let (mut person, mut line) = (measures.graph.at_prompt, false);
         let own = measures.waits().filter(|wait| model.in_target(&wait.thread) && !wait.kernel);
         // Who waits for a thread of its own to end, or to arrive, does what that does.
         let is_for_own_thread = |wait: &WaitSpan| {
@@ -403,6 +412,7 @@ mod tests {
             look: 5.0,
             idle: 0.0,
             rests: None,
+            awaited: None,
         };
         let does = "waits for disk vda".to_string();
         let said = Said { does, is_own: false, more: String::new() };

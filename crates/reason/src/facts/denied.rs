@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// A system call that was refused. Source: sys_exit, for the threads of a command, or of a process that was asked about
-/// and its children. Of the same refusals of one thread, one in 5 ms.
+/// and its children. Of the same refusals of one thread, one in 5 ms. So are looks at a name by a thread that has taken none for
+/// 20 ms ([`Denied::looked_at`]).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Denied {
@@ -21,7 +22,7 @@ pub struct Denied {
     /// No call was seen to be refused, but a packet of it (model/refused_packets.rs): concluded from other facts, and in no recording.
     #[serde(skip)]
     pub by_packet: bool,
-    /// Positive errno; 0 of an end: of a process that lives (kill), and of a connection that gave nothing.
+    /// Positive errno; 0 of an end: of a process that lives (kill), and of a connection that gave nothing; and of a name that is there.
     pub errno: i32,
     /// Effective capabilities of the caller, a mask; none if they were not read.
     pub capabilities: Option<u64>,
@@ -37,6 +38,9 @@ pub struct Denied {
     /// The file that a lock was asked of, or that was written to, or the connection that was ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
+    /// First and last byte of a file that a lock of fcntl was asked of; u64::MAX for the end of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<(u64, u64)>,
     /// What was to be made, and is there already, or what the caller had no right to: absolute where the folder is known. Of a connection, and of an address
     /// that is taken, the path of a unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +64,7 @@ impl Denied {
     pub fn ended_by_peer(&self) -> Option<&InetRef> {
         const ECONNRESET: i32 = 104;
         let ObjectRef::Inet(socket) = self.object.as_ref()? else { return None };
-        let is_ended = self.errno == ECONNRESET || self.errno == 0 && self.syscall != "kill";
+        let is_ended = self.errno == ECONNRESET || self.errno == 0 && self.asked_after().is_none();
         (is_ended && socket.is_tcp() && socket.remote.port() != 0).then_some(socket)
     }
 
@@ -70,10 +74,38 @@ impl Denied {
         Some(if folder.is_empty() { "/" } else { folder })
     }
 
-    /// The process that was asked after (`kill(pid, 0)`) and lives, as the caller numbers it: nothing was refused but its end.
+    /// The name that was looked at, be it there or not (errno 0 or ENOENT): nothing was refused but that it changes.
+    pub fn looked_at(&self) -> Option<&str> {
+        const ENOENT: i32 = 2;
+        const LOOKS: [&str; 9] = [
+            "open",
+            "openat",
+            "stat",
+            "lstat",
+            "newfstatat",
+            "statx",
+            "access",
+            "faccessat",
+            "faccessat2",
+        ];
+        let is_look = matches!(self.errno, 0 | ENOENT) && LOOKS.contains(&self.syscall.as_str());
+        self.path.as_deref().filter(|_| is_look)
+    }
+
+    /// The process that was asked after (`kill(pid, 0)`, `wait4` of one child without waiting, or a look at `/proc/PID`) and lives, as the
+    /// caller numbers it: nothing was refused but its end.
     pub fn asked_after(&self) -> Option<u32> {
+        if let Some(path) = self.looked_at().filter(|_| self.errno == 0) {
+            // Who asks after the first process asks whether there is a /proc.
+            return path.strip_prefix("/proc/")?.parse().ok().filter(|pid| *pid > 1);
+        }
         let [pid, signal, ..] = self.args;
-        let is_it = self.errno == 0 && self.syscall == "kill" && signal == 0;
+        let asks = match self.syscall.as_str() {
+            "kill" => signal == 0,
+            "wait4" => true,
+            _ => false,
+        };
+        let is_it = self.errno == 0 && asks;
         // A group of processes is a negative number, the own group 0.
         let pid = (pid as i32).cast_unsigned();
         (is_it && (1..=i32::MAX.cast_unsigned()).contains(&pid)).then_some(pid)
@@ -122,4 +154,41 @@ pub enum LimitKind {
     Descriptors,
     /// RLIMIT_FSIZE as it is set.
     FileSize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(path: &str, errno: i32) -> Denied {
+        let (syscall, path) = ("newfstatat".to_string(), Some(path.to_string()));
+        Denied { errno, path, syscall, ..Denied::default() }
+    }
+
+    #[test]
+    fn who_looks_for_the_folder_of_a_process_asks_after_it() {
+        assert_eq!(looked("/proc/20", 0).asked_after(), Some(20));
+        assert_eq!(looked("/proc/20", 2).asked_after(), None, "it is gone");
+        for path in ["/proc/1", "/proc/20/stat", "/proc/self"] {
+            assert_eq!(looked(path, 0).asked_after(), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn who_looks_for_the_end_of_one_child_asks_after_it_and_who_collects_any_does_not() {
+        let reaps = |pid: i32| {
+            let args = [pid.cast_unsigned().into(), 0, 1, 0, 0, 0];
+            Denied { syscall: "wait4".into(), args, ..Denied::default() }.asked_after()
+        };
+        assert_eq!((reaps(20), reaps(-1), reaps(0)), (Some(20), None, None));
+    }
+
+    #[test]
+    fn a_name_that_was_refused_was_not_only_looked_at() {
+        const EACCES: i32 = 13;
+        assert_eq!(looked("/srv/a", 2).looked_at(), Some("/srv/a"));
+        assert_eq!(looked("/srv/a", EACCES).looked_at(), None);
+        let made = Denied { syscall: "mkdir".into(), ..looked("/srv/a", 0) };
+        assert_eq!(made.looked_at(), None);
+    }
 }

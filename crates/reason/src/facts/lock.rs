@@ -1,9 +1,10 @@
-//! Who holds locks, as the kernel's table of file locks and the words of futexes in the waiters' memory say.
+//! Who holds locks, as the kernel's table of file locks and the words of futexes in the waiters' memory say; and who has to do with semaphores, and
+//! with words that several processes share.
 //!
 //! Each is a reading at one time: a lock may have changed hands since. Must not: decide who is to let go (graph/ways/held), or name a process
 //! that was not there at the reading. Rejected: one type for both (a file lock has carriers, a word has a thread).
 //!
-//! Edit together: readers/locks.rs, readers/lock_carriers.rs and readers/standing_waits.rs of the probe.
+//! Edit together: readers/locks.rs, readers/lock_carriers.rs, readers/standing_waits.rs and readers/semaphores.rs of the probe.
 
 use super::{DeviceNumber, ThreadRef};
 use serde::{Deserialize, Serialize};
@@ -91,4 +92,40 @@ pub struct FutexOwner {
     /// The same of an owner that is no thread any more, of this process or of any other; 0 if it is one, or that is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gone_tid: u32,
+}
+
+/// A semaphore of System V that somebody waits for, as the kernel has it. Source: semctl(2).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SysvSemaphore {
+    /// The waiting thread.
+    pub waiter: ThreadRef,
+    /// Number of the set.
+    pub set: i32,
+    /// Place in the set.
+    pub number: u32,
+    /// Its value.
+    pub value: u32,
+    /// The process whose operation on it was the last, if it was there at the reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<ThreadRef>,
+    /// The same of one that is gone; 0 if it is there, or not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gone_pid: u32,
+}
+
+/// A word in memory that several processes may share, on which somebody waits. Source: /proc/PID/maps of him and of the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SharedWord {
+    /// The waiting thread.
+    pub waiter: ThreadRef,
+    /// Address of the word.
+    pub address: u64,
+    /// The file that is mapped there, as maps has it: `/dev/shm/sem.x`, which may be `(deleted)`.
+    pub path: String,
+    /// Other processes that have it mapped.
+    pub users: Vec<ThreadRef>,
+    /// All processes were looked through.
+    pub is_whole: bool,
 }

@@ -143,6 +143,10 @@ pub enum Body {
     FileLock(FileLock),
     /// The owner of a futex, read from the waiter's memory.
     FutexOwner(FutexOwner),
+    /// A semaphore of System V that is waited for.
+    SysvSemaphore(SysvSemaphore),
+    /// A word in shared memory that is waited on.
+    SharedWord(SharedWord),
     /// A mount.
     Mount(Mount),
 

@@ -155,6 +155,7 @@ pub(super) fn has_nobody_to_ask(index: &Index<'_>, pid: u32) -> bool {
 mod tests {
     use super::*;
     use crate::facts::*;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
     use crate::waits::timeline::Observed;
 
@@ -179,6 +180,29 @@ mod tests {
         assert!(!rested("clock_nanosleep", 0, 300));
         assert!(!rested("clock_nanosleep", 0, 190), "the word is dated by ticks");
         assert!(rested("clock_nanosleep", 0, 50), "it has slept since before");
+    }
+
+    #[test]
+    fn nothing_is_owed_by_a_connection_to_itself() {
+        let tcp = |ino, local, remote| inet("tcp", ino, local, remote, 1);
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "epoll_wait".into(),
+            args: [3, 0, 64, 5_000, 0, 0],
+            polled: vec![5, 6],
+            ..Place::default()
+        };
+        let facts = vec![
+            of_process(10, "client"),
+            descriptor(10, 4, "client", tcp(100, "127.0.0.1:40000", "127.0.0.1:40001")),
+            descriptor(10, 5, "client", tcp(101, "127.0.0.1:40001", "127.0.0.1:40000")),
+            descriptor(10, 6, "client", tcp(102, "127.0.0.1:40002", "127.0.0.1:5672")),
+            at_place(10, "client", place),
+        ];
+        let Observed { model, timelines } = Observed::new([host(), facts].concat());
+        let index = Index::new(&model, &timelines);
+        let fds = |ends: Vec<&Endpoint>| ends.iter().map(|it| it.fd).collect::<Vec<u32>>();
+        assert_eq!(fds(index.connections.of_process(10, &[4, 5, 6])), [6]);
     }
 
     fn unix(ino: u64, path: Option<&str>) -> ObjectRef {

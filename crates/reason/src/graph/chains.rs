@@ -9,7 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: choose who is next (ways/), or
 //! add up (ends.rs).
 
-use super::conversation::{answered_ns, asked_ns};
+use super::conversation::{answered_ns, asked_later_ns, asked_ns};
 use super::debts::asks_a_name_server;
 use super::ending::{self, Ending};
 use super::index::Index;
@@ -25,6 +25,7 @@ use super::ways::held::child::waits_for_any_child;
 use super::ways::held::holder;
 use super::ways::held::name_server::answers_at;
 use super::ways::held::process_end;
+use super::ways::owed::typed_session;
 use super::ways::way::{Waiter, Way};
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
@@ -77,6 +78,11 @@ impl<'a> Chains<'a> {
         ending::is_of_sender(&self.index, &self.endings, wait)
     }
 
+    /// Who has what a loop polls of pipes open for writing, and was left behind by what has ended.
+    pub fn left_behind(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        typed_session::left_behind(&self.index, wait)
+    }
+
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
     pub fn follow(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Vec<Leaf> {
         let mut walk =
@@ -113,8 +119,10 @@ impl<'a> Chains<'a> {
             if is_for_a_question(&self.index, wait) || is_for_what_comes(&self.index, wait) {
                 continue;
             }
+            // Before it asked, nothing was owed.
+            let asked_ns = asked_later_ns(&self.index, wait).unwrap_or(wait.begin_ns);
             let (from, to) =
-                (wait.begin_ns.max(model.look.begin_ns), wait.end_ns.min(model.look.end_ns));
+                (asked_ns.max(model.look.begin_ns), wait.end_ns.min(model.look.end_ns));
             if let Some(thread) = holder(&self.index, wait).filter(|_| from < to) {
                 times.push((thread, from, to));
             }

@@ -72,6 +72,21 @@ pub(super) fn asked_ns(index: &Index<'_>, wait: &WaitSpan) -> Ns {
     since.filter(|since| *since < wait.end_ns).map_or(asked_ns, |since| since.min(asked_ns))
 }
 
+/// When the question was asked whose answer ended a wait on a connection, where its process asked it only well after the wait began: the wait before had its
+/// answer, and nothing was asked until then, as of a thread that reads for all others.
+pub(super) fn asked_later_ns(index: &Index<'_>, wait: &WaitSpan) -> Option<Ns> {
+    let Some(ObjectRef::Inet(socket)) = &wait.place.object else { return None };
+    let far = index.connections.far_processes(index.model.called.connected(socket));
+    let far: Vec<u32> = far.iter().map(|far| far.pid).collect();
+    let is_theirs = |wait: &WaitSpan| carrier(wait).is_some_and(|by| far.contains(&by.pid));
+    let mut before = index.waits.before(wait).iter().rev().take(WAITS_LOOKED_AT);
+    let last = before.find(|it| is_same_thing(&it.place, &wait.place))?;
+    let within = (last.end_ns, wait.end_ns);
+    let asked_ns = index.woken.first_ns((wait.thread.pid, &far[..]), within, PAUSE_MAX.ns())?;
+    let is_later = asked_ns >= wait.begin_ns.saturating_add(APART_MIN.ns());
+    (is_later && is_theirs(last) && is_theirs(wait)).then_some(asked_ns)
+}
+
 /// When a process answered who waits for it: the end of the first wait of that conversation which it ended. Where nobody
 /// sees who ends a wait, of the first that took less time than it might have.
 pub(super) fn answered_ns(index: &Index<'_>, asker: Asker<'_>, pid: u32) -> Option<Ns> {
@@ -198,7 +213,7 @@ fn is_with(index: &Index<'_>, ino: u64, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::goes_on_by_clock;
+    use super::{asked_later_ns, goes_on_by_clock};
     use crate::facts::*;
     use crate::graph::index::Index;
     use crate::graph::ways::scenes::{NO_ARGS, place};
@@ -255,5 +270,40 @@ mod tests {
         assert!(goes_on(true, (100, 60)), "the second of two waits in pieces ends it");
         assert!(!goes_on(false, (100, 60)), "the rest of an answer may be due");
         assert!(!goes_on(true, (60, 100)), "it has asked");
+    }
+
+    /// When client 10 asked server 20 whose answers end its waits at 100 and 1,000 ms, as far as it did so well after the second wait began at 105 ms.
+    fn asked_ms(at_ms: u64) -> Option<u64> {
+        let near = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let listens = inet("tcp", 300, "127.0.0.1:80", "0.0.0.0:0", 10);
+        let state = SocketState::default;
+        let waits = |(pid, on): (u32, &ObjectRef), (begin_ms, end_ms): (u64, u64), by: u32| {
+            let (begin_ns, end_ns) = (begin_ms * MS, end_ms * MS);
+            let (context, by) = (WakeContext::SoftInterrupt, thread(by, "other"));
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let place = place("epoll_wait", NO_ARGS, Some(on.clone()));
+            let thread = thread(pid, "loop");
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let facts = vec![
+            with_state(20, "server", listens, state()),
+            with_state(20, "server", far.clone(), state()),
+            with_state(10, "loop", near.clone(), state()),
+            waits((10, &near), (50, 100), 20),
+            waits((10, &near), (105, 1_000), 20),
+            waits((20, &far), (101, at_ms), 10),
+        ];
+        let Observed { model, timelines } = Observed::new([host(), facts].concat());
+        let index = Index::new(&model, &timelines);
+        let mut waits = timelines.waits().filter(|wait| wait.thread.tid == 10);
+        waits.nth(1).and_then(|wait| asked_later_ns(&index, wait)).map(|ns| ns / MS)
+    }
+
+    #[test]
+    fn who_reads_for_others_has_not_asked_before_they_do() {
+        assert_eq!(asked_ms(990), Some(990));
+        assert_eq!(asked_ms(106), None, "the answer was late");
     }
 }

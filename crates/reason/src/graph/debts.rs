@@ -120,11 +120,11 @@ pub struct Debts {
 }
 
 impl Debts {
-    /// From the sockets at the end of a look. `accepted`: this end is the listener's; `far`: the clocks of the other end, if
-    /// it is here.
+    /// From the sockets at the end of a look. `accepted`: this end is the listener's, none of a connection to itself; `far`: the clocks of the
+    /// other end, if it is here.
     pub fn of<'m>(
         model: &'m Model,
-        accepted: impl Fn(&InetRef) -> bool,
+        accepted: impl Fn(&InetRef) -> Option<bool>,
         far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
     ) -> Self {
         let mut debts = Self::default();
@@ -148,7 +148,7 @@ impl Debts {
             if state.acked_bytes + state.received_bytes == 0 {
                 continue;
             }
-            let accepted = accepted(socket);
+            let Some(accepted) = accepted(socket) else { continue };
             if accepted {
                 debts.add_heard(
                     (endpoint.process.pid, model.called.translations.other_end(socket)),
@@ -224,17 +224,15 @@ impl Debts {
     pub fn add_owed_before(
         &mut self,
         model: &Model,
-        accepted: impl Fn(&InetRef) -> bool,
+        accepted: impl Fn(&InetRef) -> Option<bool>,
         stood_until: impl Fn(u32) -> Ns,
     ) {
         for (at_ns, endpoint) in &model.held.endpoints_before {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
-            let Some(state) = &endpoint.socket else { continue };
-            let Some(turn) = &state.turn else { continue };
-            let has_talked = state.acked_bytes + state.received_bytes > 0;
+            let Some((state, turn)) = talked(endpoint) else { continue };
             let spoke =
                 || only_speaker(state, turn, true).unwrap_or_else(|| spoke_last(turn, None));
-            if !has_talked || !accepted(socket) || spoke() != Spoke::Peer {
+            if accepted(socket) != Some(true) || spoke() != Spoke::Peer {
                 continue;
             }
             let pid = endpoint.process.pid;
@@ -258,7 +256,11 @@ impl Debts {
 
     /// Adds what was sent and stood unanswered as a socket was read before the end, if it is another question than the one that stands
     /// there at the end.
-    pub fn add_awaited_before(&mut self, model: &Model, accepted: impl Fn(&InetRef) -> bool) {
+    pub fn add_awaited_before(
+        &mut self,
+        model: &Model,
+        accepted: impl Fn(&InetRef) -> Option<bool>,
+    ) {
         let place = |it: &Endpoint| (it.process.pid, it.fd, it.object_ino());
         let last = model.held.endpoints.iter().zip(&model.held.endpoints_at);
         let last: HashMap<_, _> = last.map(|(it, at_ns)| (place(it), (*at_ns, it))).collect();
@@ -266,7 +268,7 @@ impl Debts {
         for (index, (at_ns, endpoint)) in before.iter().enumerate() {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
             let Some((state, turn)) = talked(endpoint) else { continue };
-            let is_accepted = accepted(socket);
+            let Some(is_accepted) = accepted(socket) else { continue };
             if is_accepted {
                 self.add_heard(
                     (endpoint.process.pid, model.called.translations.other_end(socket)),
@@ -452,7 +454,7 @@ mod tests {
             fact(4 * SECOND, Body::Endpoint(endpoint(socket, state))),
             fact(4 * SECOND + 40_000_000, Body::WindowEnd(WindowEnd::default())),
         ]);
-        let debts = Debts::of(&model, |_| false, |_| None);
+        let debts = Debts::of(&model, |_| Some(false), |_| None);
         let debt = &debts.awaits[&10][0];
         // 250 jiffies of 4 ms before the reading, which was a little before the end.
         assert_eq!(debt.since_ns, 3 * SECOND);
@@ -474,7 +476,7 @@ mod tests {
         };
         let owed = |acked_bytes, reads: &[(u32, u64)], at_s| {
             let model = read(acked_bytes, at_s);
-            let mut debts = Debts::of(&model, |_| false, |_| None);
+            let mut debts = Debts::of(&model, |_| Some(false), |_| None);
             debts.add_greetings(&model, reads.iter().copied(), |_| vec![(20, 6)]);
             let of = |all: &HashMap<u32, Vec<Debt>>, pid| {
                 all.get(&pid).map_or(0, |all: &Vec<Debt>| all.len())
@@ -504,8 +506,8 @@ mod tests {
                 fact(6 * SECOND, read(at_end)),
                 fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
             ]);
-            let mut debts = Debts::of(&model, |_| true, |_| None);
-            debts.add_owed_before(&model, |_| true, |_| until);
+            let mut debts = Debts::of(&model, |_| Some(true), |_| None);
+            debts.add_owed_before(&model, |_| Some(true), |_| until);
             let all = debts.owed_before.remove(&10).unwrap_or_default();
             all.iter().map(|debt| (debt.since_ns, debt.seen_ns)).collect::<Vec<_>>()
         };
@@ -536,8 +538,8 @@ mod tests {
                 fact(6 * SECOND, read(received_bytes, at_end)),
                 fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
             ]);
-            let mut debts = Debts::of(&model, |_| false, |_| None);
-            debts.add_awaited_before(&model, |_| false);
+            let mut debts = Debts::of(&model, |_| Some(false), |_| None);
+            debts.add_awaited_before(&model, |_| Some(false));
             let all = debts.awaited_before.remove(&10).unwrap_or_default();
             all.iter().map(|debt| debt.answered_ns).collect::<Vec<_>>()
         };
@@ -562,7 +564,7 @@ mod tests {
             fact(6 * SECOND, Body::Endpoint(endpoint(socket, state))),
             fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
         ]);
-        let debts = Debts::of(&model, |_| true, |_| None);
+        let debts = Debts::of(&model, |_| Some(true), |_| None);
         let other = (pair.1, pair.0);
         let may_ask = |own, from| debts.may_be_asked_by_others(10, own, (from, from + SECOND / 2));
         assert!(may_ask(other, 3 * SECOND), "what came last hides what came before");
@@ -584,7 +586,7 @@ mod tests {
             };
             let all = [open(3, asks), open(4, bound)].into_iter();
             let facts = all.map(|body| Fact { at_ns: 9, body }).collect();
-            Debts::of(&Model::new(facts), |_| false, |_| None).awaits.len()
+            Debts::of(&Model::new(facts), |_| Some(false), |_| None).awaits.len()
         };
         assert_eq!(awaits(socket("10.0.0.1:5001", "10.0.0.3:80", "tcp", 1)), 1);
         assert_eq!(awaits(socket("0.0.0.0:80", "0.0.0.0:0", "tcp", TCP_LISTEN)), 0, "a proxy");

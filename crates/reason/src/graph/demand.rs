@@ -4,6 +4,7 @@
 //! after the graph asks it here, by a narrow question: the index behind it is nobody else's. Must not: lead a leaf to an end (ends.rs),
 //! or follow (chains.rs).
 
+use super::awaited::{Awaited, rests};
 use super::chains::{ChainLink, Chains, Leaf};
 use super::debts::Debts;
 use super::end::{End, Lost};
@@ -19,7 +20,6 @@ use super::undelivered::Undelivered;
 use super::wakers::is_stalled;
 use super::ways::held::holder;
 use super::ways::held::pipe_end::is_left_open;
-use super::ways::owed::only_child;
 use super::ways::way::Waiter;
 use super::worker_processes::{self, BusyWorkers};
 use crate::facts::{Endpoint, InetRef, Ns, Target, TargetKind, ThreadRef, WakeContext};
@@ -45,6 +45,8 @@ pub struct Graph<'a> {
     pub path: Vec<Leaf>,
     demand_seconds: HashMap<u32, f64>,
     turns: Turns,
+    /// Whoever is awaited of what was asked about reads what is typed: a shell in a window, or at the other end of a session.
+    pub at_prompt: bool,
     unasked: Unasked,
 }
 
@@ -58,25 +60,24 @@ impl<'a> Graph<'a> {
         let chains = Chains::new(model, timelines);
         let mut found = Found::new(model, timelines, &chains, watch);
         let (mut path, mut turns, mut unasked) = (Vec::new(), Turns::default(), Unasked::default());
+        let mut awaited = Awaited::default();
         if let Some(root) = command_root(model) {
             (path, unasked) = command_path(&chains, &root);
             path.iter().for_each(|leaf| found.add(leaf, true, true));
         } else {
             let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
-            let mut subscriptions = Subscriptions::new(target.is_some());
-            // Who takes connections may be asked.
-            let takes = |pid| chains.index.connections.listening(pid).next().is_some();
-            let wraps = target.filter(|it| !takes(it.pid));
+            awaited = Awaited::of(&chains.index, target);
+            let mut subscriptions = Subscriptions::new(&chains.index, target);
             let owed = LazyCell::new(|| owed_threads(&chains));
             for wait in timelines.waits() {
-                let child = wraps.and_then(|it| awaited_child(&chains, it.pid, wait));
+                let far = awaited.by(&chains.index, wait).filter(|_| !chains.is_for_an_end(wait));
                 let is_held = target.is_some()
                     && is_for_a_lock_of_its_server(model, wait)
                     && !owed.contains(&wait.thread.tid);
                 let asked = (is_held || target.is_some_and(|it| is_asked_of(model, it, wait)))
                     && !is_for_next_question(&chains.index, wait)
                     && !is_for_an_order(&chains.index, wait)
-                    || child.is_some();
+                    || far.is_some();
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
@@ -93,15 +94,14 @@ impl<'a> Graph<'a> {
                 let counted = counted || is_stalled(wait.class);
                 let is_word = asked && !is_held && wait.class == WaitClass::FutexWait;
                 let look = (model.look.begin_ns, model.look.end_ns);
-                let leaves = chains.follow_wait(wait, look, child.is_some());
+                let leaves = chains.follow_wait(wait, look, far.is_some());
                 for leaf in turns.without(&chains.index, wait, leaves) {
-                    if comes_back(&leaf)
-                        || child.as_ref().is_some_and(|child| !is_of_child(&leaf, child))
-                    {
+                    let mut is_it = |far: &ThreadRef| awaited.takes(&chains.index, &leaf, far);
+                    if comes_back(&leaf) || far.as_ref().is_some_and(|far| !is_it(far)) {
                         continue;
                     }
                     // Who is to give it back and rests himself waits for work, and so does who waits for him.
-                    let rests = (is_word || child.is_some()) && rests(&leaf);
+                    let rests = (is_word || far.is_some()) && rests(&leaf);
                     let counted = (counted && !rests) || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
                         true => subscriptions.take(&chains.index, wait, leaf, counted),
@@ -112,12 +112,13 @@ impl<'a> Graph<'a> {
             for (leaf, counted) in subscriptions.owed(model) {
                 found.add(&leaf, counted, false);
             }
-            found.add_owed();
+            found.add_owed(&awaited);
             found.add_work();
         }
         let ends = found.sorted();
         let demand_seconds = demand_by_process(model, timelines, &turns);
-        Self { model, timelines, chains, ends, path, demand_seconds, turns, unasked }
+        let at_prompt = awaited.at_prompt;
+        Self { model, timelines, chains, ends, path, demand_seconds, turns, unasked, at_prompt }
     }
 
     /// The ends of one class.
@@ -291,13 +292,6 @@ fn is_for_a_lock_of_its_server(model: &Model, wait: &WaitSpan) -> bool {
     wait.class == WaitClass::FutexWait && kind().is_some_and(LockKind::is_of_a_session)
 }
 
-/// The child that a process which was asked about waits for.
-fn awaited_child(chains: &Chains<'_>, pid: u32, wait: &WaitSpan) -> Option<ThreadRef> {
-    let child = Some(wait).filter(|wait| wait.thread.tid == pid);
-    let child = child.and_then(|wait| only_child::awaited(&chains.index, wait));
-    child.filter(|_| !chains.is_for_an_end(wait))
-}
-
 /// Threads whose time counts because of what their processes owe or await, as that of a session does which is to answer its client.
 fn owed_threads(chains: &Chains<'_>) -> HashSet<u32> {
     chains.owed_times().into_iter().map(|(thread, ..)| thread.tid).collect()
@@ -322,12 +316,6 @@ fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
     kind.is_some_and(|kind| kind.is_never_work() || kind == LockKind::Semaphore && by_another)
 }
 
-/// Whether a chain ends at somebody who waits for work or for the next question.
-fn rests(leaf: &Leaf) -> bool {
-    let root = leaf.root();
-    matches!(root.class, WaitClass::Idle | WaitClass::PipeRead) || root.question_of.is_some()
-}
-
 /// Whether a chain leads by another process back to the first one's own, where a thread waits for what comes next or for a time of its own: they only
 /// show each other that they live, and nobody waits for himself.
 fn comes_back(leaf: &Leaf) -> bool {
@@ -335,14 +323,6 @@ fn comes_back(leaf: &Leaf) -> bool {
     let rests = matches!(root.class, WaitClass::Idle | WaitClass::FutexWait | WaitClass::PipeRead);
     let by_another = leaf.links.iter().any(|link| link.who.pid != first.pid);
     root.who.pid == first.pid && by_another && rests && leaf.named().is_none()
-}
-
-/// Whether a chain leads to the child that a loop waits for, and there to more than a rest: whom else the loop may have asked is not said of its child,
-/// and a child that waits for work, or for a time of its own, holds nobody up.
-fn is_of_child(leaf: &Leaf, child: &ThreadRef) -> bool {
-    let is_its = leaf.links.get(1).is_some_and(|link| link.who.pid == child.pid);
-    let waits = || rests(leaf) || leaf.root().class == WaitClass::FutexWait;
-    is_its && (leaf.named().is_some() || !waits())
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.

@@ -7,6 +7,7 @@
 //!
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (ways/).
 
+use super::awaited::Awaited;
 use super::chains::{ChainLink, Chains, Leaf};
 use super::conversation::asked_ns;
 pub use super::end::{End, EndKey, EndKind, Lost};
@@ -412,7 +413,7 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     /// What the threads of the target do while it owes an answer, or awaits one, is demand, whatever they wait for.
-    pub(super) fn add_owed(&mut self) {
+    pub(super) fn add_owed(&mut self, awaited: &Awaited) {
         let chains = self.chains;
         // On a host only what ends in something that is held: a debt is not late by itself.
         let is_host = self.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
@@ -430,10 +431,10 @@ impl<'c, 'a> Found<'c, 'a> {
                 let leaves = chains.follow(&thread, from, to);
                 let rests = subscriptions::rests(&leaves);
                 let is_rest = |leaf: &Leaf| {
-                    rests && leaf.is_rest()
+                    rests && subscriptions::is_rest(leaf)
                         || subscriptions::is_of_master_at_rest(&chains.index, leaf)
                 };
-                for leaf in leaves.into_iter().filter(|leaf| !is_rest(leaf)) {
+                for leaf in leaves.into_iter().filter(|leaf| !is_rest(leaf) && !awaited.has(leaf)) {
                     let first = self.own_class(&leaf.links[0]);
                     let counted = first.is_demand()
                         || first.is_for_somebody() && !asks_another(first, &leaf.links[0])

@@ -20,9 +20,10 @@
 use super::chains::{ChainLink, Leaf};
 use super::index::Index;
 use super::question::is_for_what_comes;
+use super::unasked::Unasked;
 use super::wakers::is_by_clock;
 use super::ways::owed::only_child;
-use crate::facts::{Endpoint, Ns, ObjectRef};
+use crate::facts::{Endpoint, Ns, ObjectRef, Target, TargetKind};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::threshold::Threshold;
@@ -50,14 +51,28 @@ pub(super) struct Subscriptions {
     /// Waits that have ended, at least.
     ended_min: usize,
     by_connection: BTreeMap<(u32, Object), Asked>,
+    /// Of a process that was asked about.
+    unasked: Option<Unasked>,
+    /// Waits until a time of somebody's own.
+    own_times: Vec<(Leaf, bool)>,
 }
 
 /// Whether an event loop was up several times while it owed something, as far as these pieces of that time tell: none of its rests
-/// is most of it.
+/// is most of it. So was a thread that others of its process hand its work.
 pub(super) fn rests(leaves: &[Leaf]) -> bool {
     let all_ns: Ns = leaves.iter().map(Leaf::ns).sum();
-    let rests = || leaves.iter().filter(|leaf| leaf.is_rest()).map(Leaf::ns);
-    rests().count() >= WAITS_MIN.count() && rests().all(|ns| ns * 2 < all_ns)
+    let mut rests: BTreeMap<Ns, Ns> = BTreeMap::new();
+    for leaf in leaves.iter().filter(|leaf| is_rest(leaf)) {
+        *rests.entry(leaf.links[0].since_ns).or_default() += leaf.ns();
+    }
+    rests.len() >= WAITS_MIN.count() && rests.values().all(|ns| ns * 2 < all_ns)
+}
+
+/// Whether a thread rests, or waits for others of its process the last of which does.
+pub(super) fn is_rest(leaf: &Leaf) -> bool {
+    let own = leaf.links[0].who.pid;
+    let is_within = leaf.links.iter().all(|link| link.who.pid == own);
+    leaf.is_rest() || is_within && leaf.root().class == WaitClass::Idle && leaf.named().is_none()
 }
 
 /// Whether a chain leads from a master, whose one child is a worker of the same program that takes connections with it, to nobody who works or to a thing that
@@ -104,9 +119,11 @@ impl Asked {
 
 impl Subscriptions {
     /// Of a look. On a host a debt is nobody's loss by itself, so that the server rests is enough there.
-    pub(super) fn new(is_asked: bool) -> Self {
-        let ended_min = if is_asked { WAITS_MIN.count() } else { 0 };
-        Self { ended_min, by_connection: BTreeMap::new() }
+    pub(super) fn new(index: &Index<'_>, target: Option<&Target>) -> Self {
+        let ended_min = if target.is_some() { WAITS_MIN.count() } else { 0 };
+        let is_process = target.is_some_and(|it| it.kind == TargetKind::Process);
+        let unasked = is_process.then(|| Unasked::of(index));
+        Self { ended_min, by_connection: BTreeMap::new(), unasked, own_times: Vec::new() }
     }
 
     /// Whether a wait is for what comes on a connection, or through a pipe from who may wait on one.
@@ -117,6 +134,10 @@ impl Subscriptions {
 
     /// Adds a leaf of such a wait, and whether it counts.
     pub(super) fn take(&mut self, index: &Index<'_>, wait: &WaitSpan, leaf: Leaf, counted: bool) {
+        if let Some(own) = self.unasked.as_ref().and_then(|it| it.own_time(&leaf)) {
+            self.own_times.push((own, counted));
+            return;
+        }
         let rests = || leaf.links.len() > 1 && leaf.root().class == WaitClass::Idle;
         // On a host the pace of another client is nobody's late answer, however much of the rest the server works.
         let is_anothers = self.ended_min == 0 && leaf.is_for_anothers_word();
@@ -157,7 +178,7 @@ impl Subscriptions {
             }
             Some(asked.leaves)
         });
-        owed.flatten()
+        owed.flatten().chain(self.own_times)
     }
 }
 
@@ -186,8 +207,12 @@ fn spoken(model: &Model) -> HashMap<(u32, u64), u32> {
 mod tests {
     use crate::answer::{Verdict, explain};
     use crate::facts::*;
+    use crate::graph::chains::{ChainLink, Leaf};
+    use crate::model::object::Object;
     use crate::rules::net::scenes::{inet, look_at, wait, with_state};
     use crate::rules::scenes::{LOOK_NS, at_place, host, slept};
+    use crate::waits::WaitClass;
+    use std::sync::Arc;
 
     /// Process 10 gets a part every tenth of the look from 20, which sleeps in between, and has spoken so often meanwhile; whether it is counted.
     fn parts(spoken: u32, is_counted: bool) -> Vec<String> {
@@ -372,5 +397,34 @@ mod tests {
         assert_eq!(of_master("web", false), Verdict::Idle);
         assert_eq!(of_master("app", false), Verdict::Waits, "a wrapper");
         assert_ne!(of_master("web", true), Verdict::Idle, "its worker computes");
+    }
+
+    /// Whether thread 11 of process 10 rests that waits so many times, for tenths of the look altogether, for a thread of this process that does this.
+    fn rests_with(times: u64, pid: u32, does: WaitClass) -> bool {
+        let leaf = |at: u64| {
+            let (begin_ns, end_ns) = (at * LOOK_NS / 10, (at + 1) * LOOK_NS / 10);
+            let first_ns = at * times / 10 * LOOK_NS / times;
+            let link = |pid: u32, tid: u32, class, since_ns| {
+                let who = ThreadRef { tid, ..crate::rules::scenes::thread(pid, "app") };
+                let of = ChainLink::of(who, class, Object::Process(pid), (begin_ns, end_ns));
+                Arc::new(ChainLink { since_ns, ..of })
+            };
+            let own = link(10, 11, WaitClass::FutexWait, first_ns);
+            Leaf {
+                begin_ns,
+                end_ns,
+                links: vec![own, link(pid, pid, does, begin_ns)],
+                circle: None,
+            }
+        };
+        super::rests(&(0..10).map(leaf).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_thread_that_a_loop_hands_its_work_again_and_again_rests_as_that_does() {
+        assert!(rests_with(5, 10, WaitClass::Idle));
+        assert!(!rests_with(1, 10, WaitClass::Idle), "it may be at the answer");
+        assert!(!rests_with(5, 20, WaitClass::Idle), "it waits for another process");
+        assert!(!rests_with(5, 10, WaitClass::Running), "that one works for it");
     }
 }

@@ -3,10 +3,11 @@
 //! A question that was read is in the hand of no thread that has stood since before its client was there, where a loop of the server has run since and
 //! rests: that loop read it. Nor is it in the hand of a child that is older than the client, or was begun for another one, who has waited since. Where
 //! another thread waits for a word since then, it may have the question, and wait for the one that stands: then none is left out. Nor is who works
-//! for an earlier question that is still owed: a later one may stand in a queue behind it.
+//! for an earlier question that is still owed where a goroutine waits for one of some places, or where it is of a pool that is full: a later question
+//! stands in a queue behind it.
 //!
 //! Must not: choose who has it (serving.rs). Rejected: the begin of the client's wait, or its last word, as the time of the question (an answer comes
-//! in parts, and who takes them says so).
+//! in parts, and who takes them says so); that an earlier question is owed, alone (a loop that has read a later one may answer that at a time of its own).
 
 use super::index::Index;
 use super::next::{Asker, Until};
@@ -17,17 +18,18 @@ use crate::facts::{Endpoint, Ns, ObjectRef, ThreadRef};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::goroutines;
+use crate::waits::pools;
 use crate::waits::timeline::WaitSpan;
 
 /// Who stood for so long before a question was there before it.
-static BEFORE_MIN: Threshold = Threshold::new(
+pub(super) static BEFORE_MIN: Threshold = Threshold::new(
     200.0,
     "ms",
     "from the begin of a wait, or of a child, to the begin of a client that it is not for: what begins nearer to it may be for its sake",
     "chosen: long beside what the clocks of sockets, of /proc and of sampling leave open, and a turn on a crowded CPU",
 );
 /// A child that was begun for a question may seem older than it.
-static BORN_BEFORE_MAX: Threshold = Threshold::new(
+pub(super) static BORN_BEFORE_MAX: Threshold = Threshold::new(
     30.0,
     "ms",
     "from the begin of a child to the wait of the client for whom it was begun",
@@ -41,12 +43,17 @@ pub(super) fn may_have_it(
     (asked_ns, to): (Ns, Ns),
 ) -> (Vec<ThreadRef>, Option<ThreadRef>) {
     let from = asked_ns.max(index.model.look.begin_ns);
+    let is_behind = |thread: &ThreadRef, begun_ns: Ns| {
+        owed_by(index, thread.pid, begun_ns)
+            && (goroutines::stands_behind(index.model, thread.pid)
+                || has_a_place(index, thread, (from, to)))
+    };
     let stood = |thread: &ThreadRef| {
         let first = index.waits.within(thread, from, to).first();
         first.is_some_and(|it| {
             !it.class.is_rest()
                 && !is_for_a_question(index, it)
-                && !owed_by(index, thread.pid, it.begin_ns)
+                && !is_behind(thread, it.begin_ns)
                 && it.begin_ns.saturating_add(BEFORE_MIN.ns()) < asked_ns
                 && it.within_ns(from, to) * 2 >= to.saturating_sub(from)
         })
@@ -75,6 +82,13 @@ pub(super) fn may_have_it(
     }
 }
 
+/// Whether a thread is one of a pool of several that all have a task in hand: what comes next has to wait for one of them.
+fn has_a_place(index: &Index<'_>, thread: &ThreadRef, within: (Ns, Ns)) -> bool {
+    let full = pools::full(index.model, thread.pid, within);
+    // One that is alone may be the first that was begun of many.
+    full.iter().any(|it| it.threads.len() > 1 && it.threads.iter().any(|of| of.tid == thread.tid))
+}
+
 /// Of the threads of a process those that may have in hand what somebody asked it on a connection, while one of its loops waits for events.
 pub(super) fn beside(at: &Waiter<'_>) -> Vec<ThreadRef> {
     let threads = at.index.families.threads_of(&[at.wait.thread.pid]);
@@ -96,6 +110,9 @@ pub(super) fn has_no_part(at: &Waiter<'_>, child: &ThreadRef) -> bool {
 pub(super) fn is_of_another(at: &Waiter<'_>, child: &ThreadRef) -> bool {
     let Some(asks) = question(at).filter(|_| child.start_ns > 0) else { return false };
     let server = at.wait.thread.pid;
+    if goroutines::stands_behind(at.index.model, server) {
+        return false;
+    }
     let is_begun_by = |asked_ns: Ns| {
         let from = asked_ns.saturating_sub(BORN_BEFORE_MAX.ns());
         (from..=asked_ns.saturating_add(BEFORE_MIN.ns())).contains(&child.start_ns)
@@ -106,6 +123,24 @@ pub(super) fn is_of_another(at: &Waiter<'_>, child: &ThreadRef) -> bool {
     !may_be_own
         && at.index.families.descends(child.pid, server)
         && others.any(|(by, asked_ns)| by != asker && is_begun_by(asked_ns))
+}
+
+/// Whether a process was begun right after a server was asked what it owes, or right after who asks was there.
+pub(super) fn is_begun_for(at: &Waiter<'_>, process: &ThreadRef) -> bool {
+    let is_by = |asked_ns: Ns| {
+        let from = asked_ns.saturating_sub(BORN_BEFORE_MAX.ns());
+        (from..=asked_ns.saturating_add(BEFORE_MIN.ns())).contains(&process.start_ns)
+    };
+    match question(at) {
+        _ if process.start_ns == 0 => false,
+        Some(asks) => is_by(asks.begin_ns) || is_by(begun_ns(at.index, asks.thread.pid)),
+        // Who asks about the server itself names no client: any question that it owes an answer to counts.
+        None if at.asker.is_none() => {
+            let owes = at.index.debts.owes.get(&at.wait.thread.pid).into_iter().flatten();
+            owes.filter(|debt| debt.since_known).any(|debt| is_by(debt.since_ns))
+        }
+        None => false,
+    }
 }
 
 /// Whether a child of a server was there before who waits for the server.
@@ -247,6 +282,17 @@ mod tests {
         ObjectRef::Unix { ino, peer_ino, path: path.map(Into::into) }
     }
 
+    /// A goroutine of the server that serves a client stands in this function.
+    fn served_in(function: &str) -> Fact {
+        let names = [function, "main.serve", "net/http.(*conn).serve"];
+        let frame = |it: &&str| UserFrame { function: (*it).into(), ..UserFrame::default() };
+        let frames = names.iter().map(frame).collect();
+        let one = Goroutine { id: 9, since_ns: ASKED_NS, frames, ..Goroutine::default() };
+        let (pid, count, read, standing) = (SERVER, 2, 2, vec![one]);
+        let read = Goroutines { pid, count, read, standing, ..Goroutines::default() };
+        Fact { at_ns: LOOK_NS - MS, body: Body::Goroutines(read) }
+    }
+
     /// Process 10 has waited for an answer of 20 since a second: a loop that waits for events since then, so much of the question unread, and a thread
     /// that is held up since another.
     fn leads_to(loop_ns: Ns, held_ns: Ns, bytes: u64, more: Vec<Fact>) -> Option<u32> {
@@ -273,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn but_a_question_may_stand_behind_an_earlier_one_that_is_still_owed() {
+    fn but_of_some_places_one_is_had_for_an_earlier_question_that_is_still_owed() {
         let since = |ago_ms: u64| {
             let earlier = inet("tcp", 8, "127.0.0.1:80", "127.0.0.1:4000", 1);
             let turn = TcpTurn {
@@ -296,9 +342,14 @@ mod tests {
         };
         let (after_ns, held_ns) = (ASKED_NS + 2 * MS, 500 * MS);
         let ago_ms = |asked_ns: Ns| (LOOK_NS - asked_ns) / MS;
-        let behind = |asked_ns: Ns| leads_to(after_ns, held_ns, 0, vec![since(ago_ms(asked_ns))]);
-        assert_eq!(behind(400 * MS), Some(21), "it was held up for the earlier one");
-        assert_eq!(behind(700 * MS), Some(SERVER), "it was held up before that one too");
+        let behind = |asked_ns: Ns, of_places: bool| {
+            let stands = of_places.then(|| served_in("runtime.chansend"));
+            let more = stands.into_iter().chain([since(ago_ms(asked_ns))]);
+            leads_to(after_ns, held_ns, 0, more.collect())
+        };
+        assert_eq!(behind(400 * MS, true), Some(21), "it was held up for the earlier one");
+        assert_eq!(behind(700 * MS, true), Some(SERVER), "it was held up before that one too");
+        assert_eq!(behind(400 * MS, false), Some(SERVER), "a loop has read the question");
     }
 
     #[test]
@@ -371,17 +422,25 @@ mod tests {
 
     #[test]
     fn a_child_that_was_begun_for_another_client_is_his() {
-        let with = |born_ns: Ns, other_ns: Ns| {
+        let with = |born_ns: Ns, other_ns: Ns, mut more: Vec<Fact>| {
             let other = thread(40, "nc");
-            let more = vec![
+            more.extend([
                 descriptor(SERVER, 7, "server", unix(8, 7, Some("/run/s"))),
                 descriptor(40, 3, "nc", unix(7, 8, None)),
                 since(other, place("recvfrom", NO_ARGS, Some(unix(7, 8, None))), other_ns),
                 descriptor(SERVER, 6, "server", unix(11, 12, None)),
                 descriptor(30, 1, "job", unix(12, 11, None)),
-            ];
+            ]);
             loop_leads_to(born_ns, ("recvfrom", Some(unix(5, 6, None))), more)
         };
+        let beside = |functions: &[&str]| {
+            let served = functions.iter().map(|it| served_in(it)).collect();
+            with(ASKED_NS / 2 + 5 * MS, ASKED_NS / 2, served)
+        };
+        assert_eq!(beside(&["runtime.chansend"]), Some(30), "it waits for a place");
+        assert_eq!(beside(&["runtime.chanrecv"]), None);
+        assert_eq!(beside(&["runtime.chansend", "time.Sleep"]), None, "whose is that?");
+        let with = |born_ns, other_ns| with(born_ns, other_ns, vec![]);
         let other_ns = ASKED_NS / 2;
         assert_eq!(with(other_ns + 5 * MS, other_ns), None);
         assert_eq!(with(ASKED_NS + 5 * MS, other_ns), Some(30), "begun for it");

@@ -1,4 +1,5 @@
-//! Waits of a command on connections on which nobody owes it an answer: for news, or until a time of its own.
+//! Waits of a command on connections on which nobody owes it an answer: for news, or until a time of its own. Of a process that was asked about those
+//! until a time of its own; what comes next there subscriptions.rs knows.
 //!
 //! A client that listens waits as one does whose question is not answered yet, and so does one that sends at a pace of its own. What tells
 //! them apart is who has had the last word on the connection by its clocks, and what ended the wait. Waits on one connection that follow each
@@ -38,7 +39,7 @@ enum For {
     OwnTime,
 }
 
-/// Waits of a command on which nobody owes an answer.
+/// Waits on which nobody owes an answer.
 #[derive(Default)]
 pub(super) struct Unasked {
     /// By thread and begin.
@@ -61,7 +62,7 @@ struct Run<'a> {
 }
 
 impl Unasked {
-    /// Of a look at a command.
+    /// Of a look at a command, or a process.
     pub(super) fn of(index: &Index<'_>) -> Self {
         let mut by_thread: BTreeMap<(u32, u64), Vec<&WaitSpan>> = BTreeMap::new();
         for wait in index.timelines.waits().filter(|wait| wait.class == WaitClass::SocketRead) {
@@ -98,31 +99,48 @@ impl Unasked {
         self.news_ns.get(object).copied().unwrap_or_default()
     }
 
-    fn led(&mut self, index: &Index<'_>, mut leaf: Leaf) -> Leaf {
+    /// The first such wait in a chain, and what it is for.
+    fn found(&self, leaf: &Leaf) -> Option<(usize, For)> {
         let found = |link: &Arc<ChainLink>| {
             let reads = link.class == WaitClass::SocketRead;
             self.waits.get(&(link.who.tid, link.since_ns)).copied().filter(|_| reads)
         };
-        let at = leaf.links.iter().enumerate().find_map(|(at, link)| Some((at, found(link)?)));
-        let Some((at, what)) = at else { return leaf };
+        leaf.links.iter().enumerate().find_map(|(at, link)| Some((at, found(link)?)))
+    }
+
+    /// A chain that leads to a wait until a time of somebody's own, ended there; otherwise nothing.
+    pub(super) fn own_time(&self, leaf: &Leaf) -> Option<Leaf> {
+        let (at, _) = self.found(leaf).filter(|(_, what)| *what == For::OwnTime)?;
+        let mut leaf = leaf.clone();
+        end_by_clock(&mut leaf, at);
+        Some(leaf)
+    }
+
+    fn led(&mut self, index: &Index<'_>, mut leaf: Leaf) -> Leaf {
+        let Some((at, what)) = self.found(&leaf) else { return leaf };
         if what == For::News && !rests(index, &leaf, at) {
             return leaf;
         }
-        leaf.links.truncate(at + 1);
-        leaf.circle = None;
         match what {
             For::News => {
+                leaf.links.truncate(at + 1);
+                leaf.circle = None;
                 let object = leaf.links[at].object.clone();
                 *self.news_ns.entry(object).or_default() += leaf.ns();
             }
-            For::OwnTime => {
-                let link = ChainLink::clone(&leaf.links[at]);
-                let (class, by_clock, own_clock) = (WaitClass::Idle, true, true);
-                leaf.links[at] = Arc::new(ChainLink { class, by_clock, own_clock, ..link });
-            }
+            For::OwnTime => end_by_clock(&mut leaf, at),
         }
         leaf
     }
+}
+
+/// Ends a chain at a link that waits until a time of its own.
+fn end_by_clock(leaf: &mut Leaf, at: usize) {
+    leaf.links.truncate(at + 1);
+    leaf.circle = None;
+    let link = ChainLink::clone(&leaf.links[at]);
+    let (class, by_clock, own_clock) = (WaitClass::Idle, true, true);
+    leaf.links[at] = Arc::new(ChainLink { class, by_clock, own_clock, ..link });
 }
 
 /// Whether somebody is behind a link of a chain who rests, as far as anything was seen of him: he waits for whatever comes next, and for nothing that is held. A
@@ -287,9 +305,14 @@ mod tests {
         signal.into_iter().chain([Fact { at_ns: end_ns, body: Body::Wait(wait) }]).collect()
     }
 
-    /// What is said of a command that waits on its connection to a server: their waits; what the clocks say after half of the look; and where the server is where
+    /// What is said of a command, or a process, that waits on its connection to a server: their waits; what the clocks say after half of the look; and where the server is where
     /// none of its waits is reported.
-    fn said(facts: Vec<Vec<Fact>>, (came_ms, went_ms): (u32, u32), server: &str) -> Report {
+    fn said_of(
+        kind: TargetKind,
+        facts: Vec<Vec<Fact>>,
+        (came_ms, went_ms): (u32, u32),
+        server: &str,
+    ) -> Report {
         const READ_MS: u32 = 2_500;
         let near = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
         let far = inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
@@ -306,13 +329,17 @@ mod tests {
         let read = with_state(CLIENT, "client", near, state);
         let at = Place { state: WaitState::Sleep, syscall: server.into(), ..Place::default() };
         let scene = vec![
-            look_at(TargetKind::Command, CLIENT),
+            look_at(kind, CLIENT),
             with_state(SERVER, "server", listens, SocketState::default()),
             with_state(SERVER, "server", far, SocketState::default()),
             Fact { at_ns: u64::from(READ_MS) * MS, ..read },
             at_place(SERVER, "server", at),
         ];
         explain([host(), scene, facts.concat()].concat())
+    }
+
+    fn said(facts: Vec<Vec<Fact>>, clocks: (u32, u32), server: &str) -> Report {
+        said_of(TargetKind::Command, facts, clocks, server)
     }
 
     /// The end of most of its time, whether that is for news, and whether the server is behind it.
@@ -365,5 +392,18 @@ mod tests {
         assert!(own(4, ASKED), "nobody answers its words, and it goes on all the same");
         assert!(!own(2, ASKED), "it asks again");
         assert!(!own(0, ASKED), "it looks at the clock, and waits on");
+    }
+
+    #[test]
+    fn a_process_that_sends_at_its_own_pace_waits_for_its_own_time_too() {
+        let is_own = |words, clocks| {
+            let said = said_of(TargetKind::Process, paced(words), clocks, "epoll_wait");
+            said.answer.ends.first().is_some_and(|end| {
+                let is_server = end.chain.iter().any(|link| link.who.pid == Some(SERVER));
+                end.end == EndKind::Sleep && !is_server
+            })
+        };
+        assert!(is_own(4, ANSWERED));
+        assert!(!is_own(0, ASKED), "it has asked, and looks at the clock");
     }
 }

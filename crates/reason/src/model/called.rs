@@ -8,7 +8,8 @@ use super::sent_to::Destinations;
 use super::terminal::Terminal;
 use super::translations::Translations;
 use crate::facts::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
 /// Names of objects by their identity.
 #[derive(Debug, Default)]
@@ -18,6 +19,9 @@ pub struct Called {
     /// Peer and bound path of unix sockets, 0 and empty where not known.
     unix: HashMap<u64, (u64, String)>,
     terminals: HashMap<DeviceNumber, String>,
+    /// The other end of the first connection of TCP at an address whose port nobody is given, by network namespace.
+    first_at: HashMap<(u32, SocketAddr), SocketAddr>,
+    served_ports: HashSet<(u32, u16)>,
     /// What connections are called at their other ends.
     pub(crate) translations: Translations,
     /// Where sockets that are not connected send to.
@@ -34,6 +38,7 @@ impl Called {
                 }
             }
             ObjectRef::Inet(socket) => {
+                self.learn_port(socket);
                 let known = self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
                 if known.is_connecting() {
                     // It may be connected by now.
@@ -56,6 +61,22 @@ impl Called {
             }
             _ => {}
         }
+    }
+
+    /// At one address two others are connected, each with a port that it was given: somebody listens there, or did.
+    fn learn_port(&mut self, socket: &InetRef) {
+        let (own, far) = (socket.local, socket.remote);
+        if socket.is_tcp() && (1..GIVEN_PORTS).contains(&own.port()) && far.port() >= GIVEN_PORTS {
+            let first = *self.first_at.entry((socket.netns, own)).or_insert(far);
+            if first != far {
+                self.served_ports.insert((socket.netns, own.port()));
+            }
+        }
+    }
+
+    /// Ports at which several were connected, by network namespace: whoever listened there may have ended before his descriptors were read.
+    pub(crate) fn served_ports(&self) -> &HashSet<(u32, u16)> {
+        &self.served_ports
     }
 
     /// Where a socket sends to that had no other end as it was seen before.
@@ -129,5 +150,22 @@ mod tests {
             assert_eq!(called.connected(&open), &open);
         }
         assert_eq!(Called::default().connected(&closed), &closed, "nothing else was seen");
+    }
+
+    #[test]
+    fn where_two_others_are_connected_somebody_listens() {
+        let served = |ends: &[(&str, &str)]| {
+            let mut called = Called::default();
+            for (local, remote) in ends {
+                let at = |text: &str| text.parse().expect("an address");
+                let socket = InetRef { local: at(local), remote: at(remote), ..seen(local, 1) };
+                called.learn(&ObjectRef::Inet(socket));
+            }
+            called.served_ports().contains(&(1, 8_080))
+        };
+        let own = "127.0.0.1:8080";
+        assert!(served(&[(own, "127.0.0.1:40000"), (own, "127.0.0.1:40002")]));
+        assert!(!served(&[(own, "127.0.0.1:40000"), (own, "127.0.0.1:40000")]), "one connection");
+        assert!(!served(&[(own, "127.0.0.1:80"), (own, "127.0.0.1:443")]), "a client's port");
     }
 }

@@ -1,4 +1,4 @@
-//! Who holds what: open descriptors, the kernel's table of file locks, owners of futexes.
+//! Who holds what: open descriptors, the kernel's table of file locks, owners of futexes, semaphores and shared words.
 //!
 //! Must not: choose a holder (the graph), or name an object (called.rs).
 
@@ -18,6 +18,10 @@ pub struct Held {
     pub(crate) locks: Series<FileLock>,
     /// Futex owners, every reading.
     pub(crate) futex_owners: Series<FutexOwner>,
+    /// Semaphores of System V that are waited for, every reading.
+    pub(crate) semaphores: Series<SysvSemaphore>,
+    /// Words in shared memory that are waited on, every reading.
+    pub(crate) shared_words: Series<SharedWord>,
 }
 
 impl Held {
@@ -70,5 +74,17 @@ impl Push<FileLock> for Held {
 impl Push<FutexOwner> for Held {
     fn push(&mut self, at: Ns, owner: FutexOwner) {
         self.futex_owners.push((at, owner));
+    }
+}
+
+impl Push<SysvSemaphore> for Held {
+    fn push(&mut self, at: Ns, semaphore: SysvSemaphore) {
+        self.semaphores.push((at, semaphore));
+    }
+}
+
+impl Push<SharedWord> for Held {
+    fn push(&mut self, at: Ns, word: SharedWord) {
+        self.shared_words.push((at, word));
     }
 }

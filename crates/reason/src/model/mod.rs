@@ -173,6 +173,14 @@ impl Model {
                 self.threads.mention(&it.waiter);
                 self.held.push(at, it);
             }
+            Body::SysvSemaphore(it) => {
+                it.last.iter().for_each(|process| self.threads.name(process));
+                self.held.push(at, it);
+            }
+            Body::SharedWord(it) => {
+                it.users.iter().for_each(|process| self.threads.name(process));
+                self.held.push(at, it);
+            }
 
             Body::Disk(it) => self.disk.push(at, it),
             Body::DiskSample(it) => self.disk.push(at, it),

@@ -32,8 +32,10 @@ pub struct Threads {
     pub(crate) exits: Series<Exit>,
     /// Stop signals.
     pub(crate) signals: Series<Signal>,
-    /// Refused system calls.
+    /// Refused system calls, and those that asked after a process that lives.
     pub(crate) denied: Series<Denied>,
+    /// Names that were looked at again.
+    pub(crate) looks: Series<Denied>,
 }
 
 impl Threads {
@@ -238,6 +240,9 @@ impl Push<Signal> for Threads {
 
 impl Push<Denied> for Threads {
     fn push(&mut self, at: Ns, denied: Denied) {
-        self.denied.push((at, denied));
+        match denied.looked_at().is_some() && denied.asked_after().is_none() {
+            true => self.looks.push((at, denied)),
+            false => self.denied.push((at, denied)),
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the order: of two that know a function of one stack the first is believed, so a program stands before the language it is
 //! written in, and that before the C library. Must not: hold a name itself.
 
+use super::function_path::is_one_of;
 use super::lock_kind::LockKind;
 use super::program::{Collector, Program};
 use super::session::Session;
@@ -132,6 +133,15 @@ pub fn own_limit(words: &[&str]) -> Option<String> {
 /// Collectors that are known by their functions.
 pub fn collectors() -> impl Iterator<Item = &'static Collector> {
     ALL.iter().filter_map(|it| it.collector.as_ref())
+}
+
+/// The function of a stack that takes a connection of a pool. It makes one itself, too: what its thread waits for says which.
+pub fn takes_connection(frames: &[UserFrame]) -> Option<&UserFrame> {
+    let is_it = |frame: &&UserFrame| {
+        let mut tables = ALL.iter().map(|it| it.functions.connections);
+        !frame.function.is_empty() && tables.any(|names| is_one_of(&frame.function, names))
+    };
+    frames.iter().find(is_it)
 }
 
 /// Whether it is a function of a script.

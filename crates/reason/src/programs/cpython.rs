@@ -79,6 +79,14 @@ pub(super) static CPYTHON: Program = Program {
                 is_anybodys: false,
             },
         ],
+        // SQLAlchemy, psycopg_pool, redis-py, urllib3, DBUtils.
+        connections: &[
+            "QueuePool._do_get",
+            "ConnectionPool.getconn",
+            "BlockingConnectionPool.get_connection",
+            "HTTPConnectionPool._get_conn",
+            "PooledDB.connection",
+        ],
         ..Functions::NONE
     },
     files: Files {

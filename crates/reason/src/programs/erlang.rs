@@ -2,8 +2,12 @@
 //!
 //! Must not: be taken for a program that answers a question.
 
-use super::program::{Files, Program};
+use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub(super) static ERLANG: Program =
-    Program { files: Files { plumbing: &["beam.smp"], ..Files::NONE }, ..Program::UNKNOWN };
+pub(super) static ERLANG: Program = Program {
+    // A scheduler without a process to run, and whoever looks for input and output: until its next timer.
+    functions: Functions { idle: &["erts_schedule", "erts_check_io"], ..Functions::NONE },
+    files: Files { plumbing: &["beam.smp"], ..Files::NONE },
+    ..Program::UNKNOWN
+};

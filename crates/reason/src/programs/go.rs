@@ -102,17 +102,30 @@ const DOES: &[(&str, &str)] = &[
     (SLEEPS, "sleeps"),
     ("net/http.(*persistConn).roundTrip", "waits for another server's answer"),
     ("net/http.(*Transport).getConn", "waits for a connection to another server"),
-    (TAKES_OF_POOL, "waits for a connection of its pool"),
+    (TAKES_OF_POOL, AWAITS_CONNECTION),
     ("internal/poll.runtime_pollWait", "waits for a connection or a file"),
     ("runtime.selectgo", "waits in select"),
     ("runtime.chanrecv", "waits for a channel"),
-    ("runtime.chansend", "waits for room in a channel"),
+    ("runtime.chansend", AWAITS_ROOM),
     ("sync.(*Cond).Wait", "waits for a condition"),
     ("sync.(*WaitGroup).Wait", "waits for other goroutines"),
 ];
 
+const AWAITS_ROOM: &str = "waits for room in a channel";
+
+/// Waits for room in a channel: for its turn, where that has a place for each at work.
+pub fn awaits_room(of: &Goroutine) -> bool {
+    does(of) == Some(AWAITS_ROOM)
+}
+
 /// The function that waits for a connection of a pool. It makes one itself, too: then others stand before it.
 const TAKES_OF_POOL: &str = "database/sql.(*DB).conn";
+const AWAITS_CONNECTION: &str = "waits for a connection of its pool";
+
+/// Waits for a connection of a pool all of which are in use.
+pub fn awaits_connection(of: &Goroutine) -> bool {
+    does(of) == Some(AWAITS_CONNECTION)
+}
 
 /// What a goroutine does, as far as its functions say.
 pub fn does(of: &Goroutine) -> Option<&'static str> {

@@ -51,6 +51,8 @@ pub static JAVA: Program = Program {
             "G1ConcurrentRefineThread::wait_for_completed_buffers",
             "AttachListener::dequeue",
             "os::signal_wait",
+            // Its main method has ended, and others go on.
+            "Threads::destroy_vm",
         ],
         sleeps: &["JavaThread::sleep", "JavaThread::sleep_nanos", "JVM_Sleep", "JVM_SleepNanos"],
         pools: &[
@@ -97,6 +99,15 @@ pub static JAVA: Program = Program {
                 ended_in: &[],
                 is_anybodys: false,
             },
+        ],
+        // HikariCP, Commons Pool 2 (DBCP, Jedis), c3p0, Tomcat's pool, Druid.
+        connections: &[
+            "HikariPool.getConnection",
+            "GenericObjectPool.borrowObject",
+            "BasicResourcePool.awaitAvailable",
+            "ConnectionPool.borrowConnection",
+            "DruidDataSource.takeLast",
+            "DruidDataSource.pollLast",
         ],
         ..Functions::NONE
     },
@@ -168,6 +179,14 @@ pub enum OwnThread {
     Marks,
     /// Looks after something else of the machine.
     Other,
+}
+
+/// Threads that wait for descriptors on behalf of virtual threads, whose own waits no thread shows.
+const POLLERS: &[&str] = &["MasterPoller", "Read-Poller", "Write-Poller"];
+
+/// Whether a thread by that name waits for what virtual threads wait for.
+pub fn polls_for_others(comm: &str) -> bool {
+    POLLERS.iter().any(|name| comm.starts_with(name)) || comm.starts_with("VirtualThread-u")
 }
 
 /// Whether a thread by that name makes its process a machine.

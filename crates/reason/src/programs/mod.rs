@@ -26,6 +26,7 @@ mod guile;
 pub mod java;
 mod libc;
 pub mod lock_kind;
+mod lock_methods;
 mod mariadb;
 mod node;
 mod perl;
@@ -48,12 +49,14 @@ mod transfers;
 
 pub use all::{
     brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
-    of_interpreter, own_limit, runs, sends_to_a_replica, session, waits_for_child_in,
+    of_interpreter, own_limit, runs, sends_to_a_replica, session, takes_connection,
+    waits_for_child_in,
 };
 pub use bridge_port::BridgePort;
 pub use checkers::checks_others;
 pub use doors::{Doors, Place};
 pub use function_names::{NamedFrames, is_known};
+pub use lock_methods::takes_lock_by_trying;
 pub use php::workers_setting;
 pub use pools::{InPool, awaited_task, does_task, ends_unseen, in_pool};
 pub use program::{AwaitedTask, Collector, Program, ReplicaSetting, stacks, stacks_with_warning};

@@ -70,6 +70,8 @@ pub struct Functions {
     pub pools: &'static [PoolWorker],
     /// Where it waits for what another thread will have done.
     pub tasks: &'static [AwaitedTask],
+    /// They wait for a connection of a pool all of which are in use.
+    pub connections: &'static [&'static str],
     /// On the way to a lock, and no function that a person knows.
     pub plumbing: &'static [&'static str],
 }
@@ -199,6 +201,7 @@ impl Functions {
         sleeps: &[],
         pools: &[],
         tasks: &[],
+        connections: &[],
         plumbing: &[],
     };
 }

@@ -142,6 +142,24 @@ pub fn groups(model: &Model, pid: u32, within: (Ns, Ns)) -> Vec<Group<'_>> {
     groups
 }
 
+/// What some of those that stand wait for who do not wait for work, and how many: a lock, or else a connection of a pool.
+pub fn held_up(model: &Model, pid: u32, within: (Ns, Ns)) -> Option<(usize, &'static str)> {
+    let all = standing(model, pid, within);
+    let locks = || all.iter().filter_map(|one| lock_kind(one));
+    let pools = all.iter().filter(|one| go::awaits_connection(one)).count();
+    match locks().next() {
+        Some(kind) => Some((locks().filter(|it| *it == kind).count(), kind.phrase())),
+        None => (pools > 0).then_some((pools, "a connection of a pool")),
+    }
+}
+
+/// Whether one that may serve a question was seen to stand behind others: it waits for room in a channel, as for one of some places. Not where another that may
+/// serve one sleeps: whose question that is nobody knows.
+pub fn stands_behind(model: &Model, pid: u32) -> bool {
+    let served = || stood(model, pid).map(|(_, one, _)| one).filter(|one| served_ns(one) != 0);
+    served().any(go::awaits_room) && !served().any(sleeps)
+}
+
 /// Whether it is one of those of which only some are reported (stacks' go_routines.rs).
 fn queues(one: &Goroutine) -> bool {
     one.frames.iter().any(|frame| frame.function.contains("Semacquire"))

@@ -137,6 +137,11 @@ impl Accepted {
         }
     }
 
+    /// Takes in ports, by network namespace, at which somebody listened who was not read.
+    pub fn serve(&mut self, ports: &HashSet<(u32, u16)>) {
+        self.ports.extend(ports);
+    }
+
     /// Whether a wait of a process is for what it may send to itself.
     pub fn is_own(&self, pid: u32, place: &Place) -> bool {
         match &place.object {

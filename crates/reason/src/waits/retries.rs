@@ -76,7 +76,9 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
     let path = || denied.path.as_deref().map(|path| Object::Path(path.into()));
     let ender = || denied.ended_by_peer().map(|of| Object::Address(of.remote));
     Some(match (denied.errno, denied.syscall.as_str()) {
-        (0, "kill") => (WaitClass::ProcessEnd, Object::Process(process(model, denied)?)),
+        (0, _) if denied.asked_after().is_some() => {
+            (WaitClass::ProcessEnd, Object::Process(process(model, denied)?))
+        }
         (0 | ECONNRESET, _) => (WaitClass::RefusedConnection, ender()?),
         (EAGAIN | EACCES, "fcntl" | "flock") => {
             (WaitClass::PolledLock, Object::from(denied.object.as_ref()?))

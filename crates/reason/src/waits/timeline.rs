@@ -110,6 +110,7 @@ impl Timelines {
         let before = model.held.endpoints_before.iter().map(|(_, end)| &end.object);
         let objects = places.filter_map(|it| it.object.as_ref()).chain(before);
         objects.for_each(|it| accepted.see(it));
+        accepted.serve(model.called.served_ports());
         let questions = dns_question::closings(model);
         let asked = dns_question::asked_by_others(model);
         let context = Context { accepted, questions, asked };

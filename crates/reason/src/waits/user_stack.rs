@@ -319,6 +319,16 @@ mod tests {
             Some("own.Semaphore.acquire"),
         ),
         (
+            "pthread_cond_wait @libc.so.6 < Monitor::wait @libjvm.so < Threads::destroy_vm @libjvm.so < jni_DestroyJavaVM @libjvm.so < JavaMain @libjli.so",
+            Some(LockKind::Idle),
+            None,
+        ),
+        (
+            "syscall @libc.so.6 < ethr_event_twait @beam.smp < @beam.smp < erts_schedule @beam.smp",
+            Some(LockKind::Idle),
+            None,
+        ),
+        (
             "epoll_pwait @libc.so.6 < uv__io_poll @libuv.so.1 < uv_run @libuv.so.1 < node::SpinEventLoop @node",
             Some(LockKind::Idle),
             None,

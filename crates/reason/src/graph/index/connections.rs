@@ -126,9 +126,15 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// What some descriptors of a process are on, as far as it was reported.
+    /// What some descriptors of a process are on, as far as it was reported; but for a connection to itself, by which a loop is woken where
+    /// a language has no other pair of sockets.
     pub(in crate::graph) fn of_process(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
-        fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
+        let known = fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied());
+        let is_own = |end: &&Endpoint| match &end.object {
+            ObjectRef::Inet(socket) => is_to_itself(self, socket),
+            _ => false,
+        };
+        known.filter(|end| !is_own(end)).collect()
     }
 
     /// All sockets at which a process takes connections.
@@ -325,6 +331,9 @@ impl<'a> Connections<'a> {
         let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
         let listens =
             |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
+        let listens = |port| {
+            listens(port) || self.model.called.served_ports().contains(&(socket.netns, port))
+        };
         // A port that another host's client was given may be one that somebody listens at here.
         let is_within = || {
             socket.remote.ip().is_loopback()
@@ -387,6 +396,15 @@ impl<'a> Connections<'a> {
 }
 
 /// What finds this end of a connection.
+/// Whether one process alone has both ends of a connection.
+pub(super) fn is_to_itself(connections: &Connections<'_>, socket: &InetRef) -> bool {
+    let ends = |key| connections.by_pair.get(&key).map_or(&[][..], Vec::as_slice);
+    let (near, far) = (ends(near_key(socket)), ends(connections.far_key(socket)));
+    let Some(first) = near.first().filter(|_| !far.is_empty()) else { return false };
+    socket.remote.port() != 0
+        && near.iter().chain(far).all(|it| it.process.pid == first.process.pid)
+}
+
 fn near_key(socket: &InetRef) -> PairKey {
     pair_key((socket.local, socket.remote), socket, socket.netns)
 }

@@ -249,6 +249,16 @@ impl<'a> Families<'a> {
         was_there.then(|| self.model.threads.present(job))
     }
 
+    /// Whether a process is in the foreground of the terminal that another one has.
+    pub(in crate::graph) fn has_terminal_of(&self, pid: u32, other: u32) -> bool {
+        let known = |pid: u32| self.model.threads.by_id.get(&pid);
+        known(pid).zip(known(other)).is_some_and(|(own, other)| {
+            own.foreground_group == Some(own.process_group)
+                && own.session != 0
+                && own.session == other.session
+        })
+    }
+
     /// One process, or one that the other began, or two of one program that a third one began: they work for each other.
     pub(in crate::graph) fn is_related(&self, one: &ThreadRef, other: &ThreadRef) -> bool {
         let are_siblings = || {

@@ -64,7 +64,10 @@ impl<'a> Index<'a> {
         let waits = Waits::new(model, timelines);
         let families = Families::new(model, timelines);
         let connections = Connections::new(model, timelines, &families);
-        let accepted = |socket: &InetRef| connections.is_accepted(socket);
+        let accepted = |socket: &InetRef| {
+            (!connections::is_to_itself(&connections, socket))
+                .then(|| connections.is_accepted(socket))
+        };
         let mut debts = Debts::of(model, accepted, |socket| connections.far_turn(socket));
         debts.add_owed_before(model, accepted, |pid| stood_until(model, &waits, &families, pid));
         debts.add_awaited_before(model, accepted);

@@ -70,9 +70,13 @@ struct Refusal<'m> {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     // One finding a reason, however often it was tried.
     let mut found: BTreeMap<String, Refusal<'m>> = BTreeMap::new();
-    for (_, denied) in
-        measures.model.threads.denied.iter().filter(|(_, one)| asks_for_real_time(one))
-    {
+    let target = measures.model.look.target.as_ref();
+    // Also refused calls of those whom it asks are reported.
+    let is_own = |one: &Denied| {
+        measures.concerns(&one.thread) || target.is_some_and(|it| it.pid == one.parent_pid)
+    };
+    let all = measures.model.threads.denied.iter().map(|(_, denied)| denied);
+    for denied in all.filter(|one| asks_for_real_time(one) && is_own(one)) {
         let Some(why) = why(measures, denied) else { continue };
         let reason = match why {
             Why::Budget(group) => budget_file(group),

@@ -142,11 +142,14 @@ fn locked(
     let by = holders.name_or("somebody who was not seen");
     let mut evidence = refusal_words::evidence(tries, loss.seconds);
     evidence.extend(holders.evidence());
+    let last = tries.last;
+    let is_victim = |pid: u32| end.victims.contains_key(&pid);
+    let tries_for = match is_victim(last.thread.pid) || is_victim(last.parent_pid) {
+        true => loss.victim.to_string(),
+        false => format!("{} waits for {}, which", loss.victim, words::who(&last.thread)),
+    };
     Wording {
-        title: format!(
-            "{} tries again and again for a lock on {path} that {by} holds",
-            loss.victim
-        ),
+        title: format!("{tries_for} tries again and again for a lock on {path} that {by} holds"),
         text: format!(
             "{} {} Nobody wakes it when the lock is free: it sleeps on to its next try.",
             refusal_words::between(tries, loss.seconds, loss.wall_seconds),
@@ -203,6 +206,7 @@ mod tests {
     use crate::answer::report::Report;
     use crate::facts::*;
     use crate::graph::end::EndKind;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     const SECOND: Ns = 1_000_000_000;
@@ -245,17 +249,17 @@ mod tests {
         Fact { at_ns: SECOND, body: Body::FileLock(lock) }
     }
 
-    /// Process 10 is refused so often, and sleeps for a second each time; `more` is what the holder does.
+    /// Process 10 is refused so often, and sleeps for a second each time.
+    fn tries(refusal: &Denied, times: u64) -> Vec<Fact> {
+        let denied = |at| Fact { at_ns: at * SECOND, body: Body::Denied(refusal.clone()) };
+        let sleeps = |at| slept(10, "sqlite3", at * SECOND + 1_000, (at + 1) * SECOND - 1_000);
+        (1..=times).map(denied).chain((1..=times.max(3)).map(sleeps)).collect()
+    }
+
+    /// The same, of a look at process 10; `more` is what the holder does.
     fn tried(refusal: &Denied, times: u64, more: Vec<Fact>) -> Report {
-        let mut facts = [host(), more].concat();
-        facts.push(of_process(10, "sqlite3"));
-        for at in 1..=times {
-            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refusal.clone()) });
-        }
-        for at in 1..=times.max(3) {
-            facts.push(slept(10, "sqlite3", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
-        }
-        explain(facts)
+        let of_process = vec![of_process(10, "sqlite3")];
+        explain([host(), more, of_process, tries(refusal, times)].concat())
     }
 
     fn is_polled(report: &Report) -> bool {
@@ -272,6 +276,28 @@ mod tests {
         let end = &report.answer.ends[0];
         assert_eq!((end.end, end.finding), (EndKind::Lock, Some(0)));
         assert!((end.seconds - 3.0).abs() < 0.01, "{}", end.seconds);
+    }
+
+    #[test]
+    fn whose_server_tries_for_a_lock_does_not_try_itself() {
+        let asks = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(asks.clone()),
+            ..Place::default()
+        };
+        let facts = vec![
+            of_process(30, "curl"),
+            at_place(30, "curl", place),
+            endpoint(30, "curl", asks),
+            endpoint(10, "sqlite3", inet("tcp", 101, "127.0.0.1:80", "127.0.0.1:40000", 1)),
+            held(),
+            blocked(20, "backup", WaitState::Sleep, "nanosleep"),
+        ];
+        let report = explain([host(), facts, tries(&locked(), 3)].concat());
+        let title = &report.findings[0].title;
+        assert!(title.starts_with("curl waits for sqlite3 10, which tries again"), "{title}");
     }
 
     #[test]

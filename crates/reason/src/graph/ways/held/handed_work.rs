@@ -4,7 +4,8 @@
 //! thread does next has signalled the same word before, for his own sake. The word of a lock is not where a request is handed over.
 //!
 //! Or wait after wait was ended by a thread that one word of its client had just reached (a queue in a server: one client takes out what
-//! another puts in). Who holds a row has had a word of his client before, to take it, and another to let it go.
+//! another puts in). Who holds a row has had a word of his client before, to take it, and another to let it go. Now and then nobody waits yet as
+//! something is put in: that word lets nobody go on.
 //! Must not: take a lock for such a word where the waiter's own functions say that it is one. Rejected: whether the thread waits on the word
 //! again and again (so does whoever wants a busy lock).
 //!
@@ -17,6 +18,7 @@ use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
 use crate::graph::wakers::waker;
 use crate::graph::ways::way::{Waiter, Way};
+use crate::model::object::Object;
 use crate::programs::lock_kind::LockKind;
 use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
@@ -30,11 +32,29 @@ static HAND_OVERS_MIN: Threshold = Threshold::new(
     "chosen, as for subscriptions",
 );
 
+/// Part of the words of a client that let somebody go on.
+static HANDED_MIN: Threshold = Threshold::new(
+    0.75,
+    "1",
+    "part of the words of a client that let another thread go on at once: of two words for each lock, to take it and to let it go, it is three of five \
+     at most, and a queue into which more is put than is taken at once still has most of them",
+    "chosen, for three hand-overs at least",
+);
+
+/// Who waits again on a unix socket so soon has read nothing.
+static AGAIN_MAX: Threshold = Threshold::new(
+    0.02,
+    "ms",
+    "from the end of a wait on a unix socket to the next one there: whoever reads the answer at the other end wakes the server as well \
+     (unix_write_space, net/unix/af_unix.c), and to read a word and answer it takes longer",
+    "measured: 7 to 15 us after such a wake-up, 210 us and more after a word to a queue of multiprocessing's",
+);
+
 /// Why it is whoever signalled.
 pub(in crate::graph) const BECAUSE: &str = "it handed the thread its next piece of work";
 /// Why it is who serves another client.
 pub(in crate::graph) const BECAUSE_OF_WORDS: &str =
-    "each word of its client let a thread that waited so go on";
+    "a word of its client let a thread that waited so go on, each time";
 
 /// The way by the asker's own signal.
 pub(super) static WAY: Way = Way {
@@ -50,7 +70,7 @@ pub(super) static BY_WORDS: Way = Way {
     name: "word of another client",
     because: BECAUSE_OF_WORDS,
     of: &[WaitClass::FutexWait],
-    thresholds: &[&HAND_OVERS_MIN, &PAUSE_MAX],
+    thresholds: &[&HAND_OVERS_MIN, &HANDED_MIN, &AGAIN_MAX, &PAUSE_MAX],
     follow: |at| of_no_lock(at, brought_by_words(at.index, at.wait)),
 };
 
@@ -99,7 +119,7 @@ fn brought_by_words(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     by_whom.dedup_by_key(|by| by.tid);
     let is_queue = is_often
         && hand_overs.iter().all(is_word)
-        && by_whom.iter().all(|by| hands_each_word_on(index, by, (first, last)));
+        && by_whom.iter().all(|by| hands_words_on(index, by, (first, last)));
     is_queue.then(|| own.or_else(|| hand_overs.pop().map(|(_, by)| by))).flatten()
 }
 
@@ -109,10 +129,10 @@ fn is_brought_by_a_word(index: &Index<'_>, wait: &WaitSpan, by: &ThreadRef) -> b
     words(index, by, (from, wait.end_ns)).next().is_some()
 }
 
-/// Whether each word that a thread's client said within a time let another thread of the process go on at once.
-fn hands_each_word_on(index: &Index<'_>, by: &ThreadRef, within: (Ns, Ns)) -> bool {
+/// Whether most words that a thread's client said within a time let another thread of the process go on at once.
+fn hands_words_on(index: &Index<'_>, by: &ThreadRef, within: (Ns, Ns)) -> bool {
     let threads = index.families.threads_of(&[by.pid]);
-    words(index, by, within).all(|word| {
+    let is_handed = |word: &&WaitSpan| {
         let at_once = word.end_ns..=word.end_ns.saturating_add(PAUSE_MAX.ns());
         let is_let_go = |it: &WaitSpan| {
             let is_by = |waker: ThreadRef| index.model.threads.is_same(&waker, by);
@@ -122,7 +142,10 @@ fn hands_each_word_on(index: &Index<'_>, by: &ThreadRef, within: (Ns, Ns)) -> bo
         };
         let near = |thread| index.waits.within(thread, *at_once.start(), *at_once.end() + 1);
         threads.iter().any(|thread| near(thread).iter().any(is_let_go))
-    })
+    };
+    let all = words(index, by, within).take(WAITS_LOOKED_AT);
+    let (handed, others): (Vec<_>, Vec<_>) = all.partition(is_handed);
+    handed.len() as f64 >= HANDED_MIN.value * (handed.len() + others.len()) as f64
 }
 
 /// The waits of a thread for the next word of a client that ended within a time.
@@ -132,13 +155,33 @@ fn words<'a>(
     (from, to): (Ns, Ns),
 ) -> impl Iterator<Item = &'a WaitSpan> {
     let its = index.waits.within(by, from, to).iter();
-    its.filter(move |it| (from..=to).contains(&it.end_ns) && is_for_a_question(index, it))
+    let its = its.filter(|it| it.class != WaitClass::RunQueue);
+    its.filter(move |it| {
+        (from..=to).contains(&it.end_ns) && is_for_a_question(index, it) && !is_no_word(index, it)
+    })
+}
+
+/// Whether a wait on a unix socket ended as its other end read, and brought no word.
+fn is_no_word(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let mut end_ns = wait.end_ns;
+    let next = index.waits.after(wait).iter().find(|it| {
+        let is_same = it.place.syscall == wait.place.syscall && it.begin_ns <= end_ns;
+        let is_ready = it.class == WaitClass::RunQueue && is_same;
+        end_ns = if is_ready { it.end_ns } else { end_ns };
+        !is_ready
+    });
+    matches!(wait.object, Object::Unix(_))
+        && next.is_some_and(|next| {
+            let is_again = next.object == wait.object && next.place.syscall == wait.place.syscall;
+            is_again && next.begin_ns.saturating_sub(end_ns) <= AGAIN_MAX.ns()
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
     use crate::graph::chains::Chains;
+    use crate::graph::index::Index;
     use crate::rules::net::scenes::inet;
     use crate::rules::scenes::{LOOK_NS, descriptor, endpoint, host, thread};
     use crate::waits::WaitClass;
@@ -217,8 +260,8 @@ mod tests {
     }
 
     /// Thread 22 of a server waits three times for 400 ms for a word that thread 23 signals once its client 30 has said something; before each wait too,
-    /// if it takes what 22 then waits for. What names the end, and why 23 is who is followed.
-    fn signalled(takes: bool) -> (Option<usize>, Option<&'static str>) {
+    /// where it takes what 22 then waits for, or puts in what nobody waits for. What names the end, and why 23 is who is followed.
+    fn signalled(before: &[u64]) -> (Option<usize>, Option<&'static str>) {
         let near = || inet("tcp", 5, "127.0.0.1:5000", "127.0.0.1:80", 1);
         let far = || inet("tcp", 6, "127.0.0.1:80", "127.0.0.1:5000", 1);
         let mut facts = host();
@@ -233,7 +276,7 @@ mod tests {
                 facts.push(waits(of_broker(23), ("recvfrom", 0, Some(far())), times, by));
             };
             // To take it, before 22 wants it, and to let go.
-            if takes {
+            if before.contains(&at_ms) {
                 said((at_ms, at_ms + 20));
             }
             said((at_ms + 21, at_ms + 448));
@@ -249,9 +292,36 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_at_the_other_end_says_no_word() {
+        let is_no_word = |object: ObjectRef, after_ns: Ns| {
+            let reads = |begin_ns: Ns, end_ns: Ns| {
+                let at = ("read", 0, Some(object.clone()));
+                let by = (WakeContext::Task, thread(30, "client"));
+                let mut fact = waits(of_broker(23), at, (0, 0), by);
+                if let Body::Wait(wait) = &mut fact.body {
+                    (wait.begin_ns, wait.end_ns) = (begin_ns, end_ns);
+                    wait.wake.iter_mut().for_each(|wake| wake.at_ns = end_ns);
+                }
+                fact
+            };
+            let facts = vec![reads(MS, 2 * MS), reads(2 * MS + after_ns, 9 * MS)];
+            let Observed { model, timelines } = Observed::new([host(), facts].concat());
+            let index = Index::new(&model, &timelines);
+            timelines.waits().next().is_some_and(|first| super::is_no_word(&index, first))
+        };
+        let unix = || ObjectRef::Unix { ino: 6, peer_ino: 5, path: None };
+        assert!(is_no_word(unix(), 10_000));
+        assert!(!is_no_word(unix(), 200_000), "it has read a word, and answered");
+        let far = || inet("tcp", 6, "127.0.0.1:80", "127.0.0.1:5000", 1);
+        assert!(!is_no_word(far(), 10_000), "that wakes nobody who reads");
+    }
+
+    #[test]
     fn what_one_word_of_a_client_brings_each_time_is_a_queue_and_no_row() {
-        assert_eq!(signalled(false), (None, Some(super::BECAUSE_OF_WORDS)));
-        let (row, because) = signalled(true);
+        let queue = (None, Some(super::BECAUSE_OF_WORDS));
+        assert_eq!(signalled(&[]), queue);
+        assert_eq!(signalled(&[500]), queue, "a word that finds nobody");
+        let (row, because) = signalled(&[0, 500, 1_000]);
         assert!(
             row == Some(0) && because != Some(super::BECAUSE_OF_WORDS),
             "one to take it, one to let go"

@@ -1,15 +1,15 @@
 //! A file lock that is tried again and again: who held one on that file at the nearest reading of the lock table.
 //!
 //! One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several holders one
-//! that keeps all others out, and none of a lock that the waiter has too, unless there is no other. Must not: take a reading that knows nobody for
-//! one that says that nobody has it.
+//! that keeps all others out, and none of a lock that the waiter has too, unless there is no other. A lock of flock(2) is not in the way of one of
+//! fcntl(2), nor one of other bytes. Must not: take a reading that knows nobody for one that says that nobody has it.
 
 use super::lock_table::{acting, others_with};
-use crate::facts::{Ns, ThreadRef};
+use crate::facts::{Denied, FileLock, Ns, ObjectRef, ThreadRef};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::ways::way::Way;
-use crate::model::object::Object;
+use crate::model::object::{FileKey, Object};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
@@ -30,7 +30,9 @@ fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let away = |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
     let locks = index.model.held.locks.iter();
     let held = locks.filter(|(_, it)| !it.blocked && (it.dev, it.ino) == (file.dev, file.ino));
-    let known = held.filter_map(|(at_ns, lock)| {
+    let tried = tried(index, file, wait.begin_ns);
+    let bars = |lock: &FileLock| tried.is_none_or(|tried| is_in_the_way(lock, tried));
+    let known = held.filter(|(_, lock)| bars(lock)).filter_map(|(at_ns, lock)| {
         let others = others_with(index, wait, lock);
         let is_shared = index.model.held.is_shared_with(lock, wait.thread.pid);
         let order = (away(*at_ns), is_shared, lock.access != "WRITE");
@@ -40,13 +42,36 @@ fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     acting(index, wait, others)
 }
 
+/// How long before the begin of a sleep the try for which it is may be dated: two clocks, and what a shell does between.
+const TRIED_NS: Ns = 100_000_000;
+
+/// The last try for a lock of a file before a sleep, or at its begin.
+fn tried<'a>(index: &Index<'a>, file: FileKey, begin_ns: Ns) -> Option<&'a Denied> {
+    let is_it = |denied: &Denied| matches!(&denied.object, Some(ObjectRef::File(of)) if (of.dev, of.ino) == (file.dev, file.ino));
+    let until_ns = begin_ns.saturating_add(TRIED_NS);
+    let tries = index.model.threads.denied.iter().filter(|(_, denied)| is_it(denied));
+    let tries = tries.take_while(|(at_ns, _)| *at_ns <= until_ns);
+    tries.last().map(|(_, denied)| denied)
+}
+
+/// Whether a lock keeps a try out: by the kind of the call, and by the bytes where they are known.
+fn is_in_the_way(lock: &FileLock, tried: &Denied) -> bool {
+    let is_of_kind = match tried.syscall.as_str() {
+        "flock" => lock.kind == "FLOCK",
+        "fcntl" => lock.kind != "FLOCK",
+        _ => true,
+    };
+    let overlaps = |(first, last): (u64, u64)| lock.start <= last && first <= lock.end;
+    is_of_kind && tried.bytes.is_none_or(overlaps)
+}
+
 #[cfg(test)]
 mod tests {
     use super::polled_holder;
     use crate::facts::*;
     use crate::graph::index::Index;
     use crate::model::object::{FileKey, Object};
-    use crate::rules::scenes::{LOOK_NS, file_lock, host, slept, thread};
+    use crate::rules::scenes::{LOOK_NS, file_lock, host, refusal, slept, thread};
     use crate::waits::timeline::Observed;
 
     const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 1 };
@@ -80,6 +105,39 @@ mod tests {
         let open = || vec![part(20, 128), part(10, 128), part(21, 128)];
         assert_eq!(holder([open(), vec![part(21, 124)]].concat()), Some(21));
         assert_eq!(holder(open()), Some(20), "it wants to write what all of them read");
+    }
+
+    /// Who holds a lock of a kind and of these bytes.
+    fn of_kind(pid: u32, kind: &str, bytes: (u64, u64)) -> Fact {
+        let mut fact = read(1, pid, "WRITE");
+        if let Body::FileLock(lock) = &mut fact.body {
+            (lock.start, lock.end, lock.kind) = (bytes.0, bytes.1, kind.into());
+        }
+        fact
+    }
+
+    #[test]
+    fn a_lock_of_another_kind_or_of_other_bytes_is_not_in_the_way() {
+        let tries = |syscall: &str, bytes| {
+            let object = Some(ObjectRef::File(FileRef { dev: DEV, ino: 9, ..FileRef::default() }));
+            let denied = Denied { errno: 11, bytes, object, ..refusal(10, "app", syscall) };
+            Fact { at_ns: LOOK_NS / 2 - 1_000, body: Body::Denied(denied) }
+        };
+        let all = (0, u64::MAX);
+        let held = || {
+            vec![
+                of_kind(20, "FLOCK", all),
+                of_kind(21, "POSIX", (0, 9)),
+                of_kind(22, "POSIX", (100, 109)),
+            ]
+        };
+        let by = |syscall, bytes| holder([held(), vec![tries(syscall, bytes)]].concat());
+        assert_eq!(by("flock", None), Some(20));
+        assert_eq!(
+            (by("fcntl", Some((5, 5))), by("fcntl", Some((100, 100)))),
+            (Some(21), Some(22))
+        );
+        assert_eq!(by("fcntl", Some((50, 60))), None, "whoever had those let go");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Not if the asker is there: he waits for it, so it does not wait for him. Nor if it is another client, which has asked again and again since the asker
 //! did: what it says has brought him no answer (who measures a server's delay, or reads its counters). Another client that says a word or two, and
-//! that the server has sent nothing since the question, brings what the asker waits for, and is asked for nothing (who puts jobs into a queue);
-//! a worker that takes its jobs there is sent one first. Must not: look among several descriptors (descriptors.rs).
+//! that the server has sent nothing since the question on a word of the asker's, brings what the asker waits for, and is asked for nothing (who puts
+//! jobs into a queue, and gets their results); a worker that takes its jobs there is sent one first. Must not: look among several descriptors (descriptors.rs).
 
 use crate::facts::{Ns, ObjectRef, ThreadRef};
 use crate::graph::channels::far_end;
@@ -45,7 +45,7 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     })
 }
 
-/// Whether who ended a wait of a loop is another client with a word of his own, as far as the loop has sent his process nothing while the question stood.
+/// Whether who ended a wait of a loop is another client with a word of his own, as far as the loop has sent his process nothing for the asker while the question stood.
 fn brings_his_own(at: &Waiter<'_>, by: &ThreadRef) -> bool {
     let (index, wait) = (at.index, at.wait);
     let is_loop = wait.class == WaitClass::Idle;
@@ -57,18 +57,21 @@ fn brings_his_own(at: &Waiter<'_>, by: &ThreadRef) -> bool {
     };
     let asked_ns = || question(at).map(|(asked_ns, _)| asked_ns).or_else(of_loop);
     let Some(asked_ns) = is_word.then(asked_ns).flatten() else { return false };
-    // What the loop says right after a word of his is the answer to that.
-    let is_answer = |sent_ns: Ns| {
+    // What the loop says right after a word of his is the answer to that, and after one of a third it is nothing that the asker asked.
+    let asker = at.asker.map(|asker| asker.who.pid).filter(|pid| *pid != wait.thread.pid);
+    let is_another = |pid: u32| asker.is_some_and(|asker| asker != pid && pid != wait.thread.pid);
+    let is_not_asked = |sent_ns: Ns| {
         let all = index.waits.of(&wait.thread);
         let before = all[..all.partition_point(|it| it.begin_ns <= sent_ns)].iter().rev();
         let mut ended = before.filter(|it| it.end_ns <= sent_ns && it.class == WaitClass::Idle);
-        ended.next().and_then(carrier).is_some_and(|from| from.pid == by.pid)
+        let from = ended.next().and_then(carrier);
+        from.is_some_and(|from| from.pid == by.pid || is_another(from.pid))
     };
     let is_sent = |it: &WaitSpan| {
         let from = waker(index, it).or_else(|| carrier(it).cloned());
         let is_from = from.is_some_and(|from| from.pid == wait.thread.pid);
         let sent_ns = it.wake.as_ref().map(|wake| wake.at_ns).filter(|_| is_from);
-        sent_ns.is_some_and(|ns| (asked_ns..wait.end_ns).contains(&ns) && !is_answer(ns))
+        sent_ns.is_some_and(|ns| (asked_ns..wait.end_ns).contains(&ns) && !is_not_asked(ns))
     };
     let threads = index.families.threads_of(&[by.pid]);
     let mut its = threads.iter().flat_map(|it| index.waits.within(it, asked_ns, wait.end_ns));
@@ -144,11 +147,11 @@ mod tests {
     /// waited for in the loop's waits that it ended; by 20, or by another thread of the server.
     fn other_client(times: u64, is_own: bool) -> Vec<bool> {
         let is_his = |next: &Next| matches!(next, Next::Thread(by) | Next::Later(by, _) | Next::Brought(by, _) if by.pid == 30);
-        followed(times, is_own, false).iter().map(is_his).collect()
+        followed(times, is_own, None).iter().map(is_his).collect()
     }
 
-    /// The same, with who is followed; 30 may be sent something itself before it says a word.
-    fn followed(times: u64, is_own: bool, is_sent: bool) -> Vec<Next> {
+    /// The same, with who is followed; 30 may be sent something itself before it says a word, right after a word of this process.
+    fn followed(times: u64, is_own: bool, sent_after: Option<u32>) -> Vec<Next> {
         let of = |local: &str, remote: &str, ino| inet("tcp", ino, local, remote, 1);
         let server = "127.0.0.1:80";
         let ends = |port: u16, ino| {
@@ -165,42 +168,46 @@ mod tests {
             stands(thread(20, "client"), place("recvfrom", NO_ARGS, Some(asks.0.clone()))),
             stands(of_ten(12), place("futex", NO_ARGS, None)),
         ];
-        if is_sent {
-            let (end_ns, by) = (LOOK_NS / 10, of_ten(10));
+        let by_packet = |(begin_ns, end_ns), by: u32| {
+            let (context, by) = (WakeContext::SoftInterrupt, thread(by, "client"));
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let place = place("epoll_wait", NO_ARGS, Some(talks.1.clone()));
+            let thread = of_ten(10);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let sent_ns = sent_after.map_or(0, |_| LOOK_NS / 10);
+        if let Some(after) = sent_after {
+            let (end_ns, by) = (sent_ns, of_ten(10));
             let wake =
                 Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
             let (thread, place) =
                 (thread(30, "monitor"), place("recvfrom", NO_ARGS, Some(talks.0.clone())));
             let given = Wait { thread, begin_ns: 1, end_ns, place, wake, ..Wait::default() };
+            facts.push(by_packet((1, end_ns - 1_000), after));
             facts.push(Fact { at_ns: end_ns, body: Body::Wait(given) });
         }
         let each = LOOK_NS / (times + 1);
         for at in 0..times {
-            let (begin_ns, end_ns) = (at * each + 1, (at + 1) * each);
-            let by = thread(30, "monitor");
-            let context = WakeContext::SoftInterrupt;
-            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
-            let place = place("epoll_wait", NO_ARGS, Some(talks.1.clone()));
-            let thread = of_ten(10);
-            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
-            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+            let within = ((at * each).max(sent_ns) + 1, (at + 1) * each);
+            facts.push(by_packet(within, 30));
         }
         let Observed { model, timelines } = Observed::new([host(), facts].concat());
         let index = Index::new(&model, &timelines);
         let asks = if is_own { 12 } else { 20 };
         let asking = timelines.waits().find(|it| it.thread.tid == asks).expect("it asks");
         let asker = Some(Asker { who: &asking.thread, until: Until::Wait(asking) });
-        let of_loop = timelines.waits().filter(|it| it.thread.tid == 10);
+        let of_loop = timelines.waits().filter(|it| it.thread.tid == 10 && it.begin_ns > sent_ns);
         of_loop.map(|it| responsible(&Waiter { asker, ..Waiter::of(&index, it) }, true).0).collect()
     }
 
     #[test]
     fn another_client_brings_its_own_words_unless_the_server_has_sent_it_something() {
         let is_brought = |next: &Next| matches!(next, Next::Brought(by, _) if by.pid == 30);
-        let brought =
-            |is_sent| followed(1, false, is_sent).iter().map(is_brought).collect::<Vec<_>>();
-        assert_eq!(brought(false), [true], "it puts a job into a queue");
-        assert_eq!(brought(true), [false], "it answers what it was given to do");
+        let brought = |after| followed(1, false, after).iter().map(is_brought).collect::<Vec<_>>();
+        assert_eq!(brought(None), [true], "it puts a job into a queue");
+        assert_eq!(brought(Some(20)), [false], "it answers what it was given to do");
+        assert_eq!(brought(Some(40)), [true], "it gets the result of an earlier job");
     }
 
     #[test]

@@ -2,17 +2,20 @@
 //!
 //! For at least half of the time. Must not: look at waits for other threads of that process, which say nothing new, or for a client's next
 //! question, at which a thread rests that serves one client. A client who has spoken last is owed an answer: who waits for the rest of what
-//! he sends does not rest, and may hold something meanwhile. Nor a thread that has stood since before what a loop has read (taken.rs).
+//! he sends does not rest, and may hold something meanwhile. Nor a thread that has stood since before what a loop has read (taken.rs), nor one that
+//! got an answer which the waiter itself had asked for only when a time of its own was over.
 
 use crate::facts::{Ns, ThreadRef};
+use crate::graph::conversation::PAUSE_MAX;
 use crate::graph::debts::APART_MIN;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::{is_for_a_question, is_for_next_question};
 use crate::graph::taken;
-use crate::graph::wakers::carrier;
+use crate::graph::wakers::{carrier, is_by_clock};
 use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::model::object::Object;
+use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
@@ -20,7 +23,7 @@ pub(super) static WAY: Way = Way {
     name: "held thread",
     because: "it is the thread of that process that is held up itself",
     of: FOR_EVENTS,
-    thresholds: &[],
+    thresholds: &[&PAUSE_MAX],
     follow: |at| {
         let may_have_it = taken::beside(at);
         let may = |it: &ThreadRef| may_have_it.iter().any(|other| other.tid == it.tid);
@@ -45,8 +48,12 @@ fn held_of(
     let others = others.filter(|other| may(other));
     let outside = |thread: &ThreadRef| -> Ns {
         let waits = index.waits.within(thread, wait.begin_ns, wait.end_ns).iter();
-        let waits =
-            waits.filter(|w| w.class.is_outside() && !is_rest(index, w) && !is_unasked(index, w));
+        let waits = waits.filter(|w| {
+            w.class.is_outside()
+                && !is_rest(index, w)
+                && !is_unasked(index, w)
+                && !is_asked_after(index, wait, w)
+        });
         waits.map(|w| w.within_ns(wait.begin_ns, wait.end_ns)).sum()
     };
     others
@@ -76,6 +83,32 @@ fn is_unasked(index: &Index<'_>, wait: &WaitSpan) -> bool {
         && (!is_theirs(wait) || is_asked())
 }
 
+/// Whether the clock ended a wait of a thread, which asked only then what ended the wait of another on a connection; and had not asked right before
+/// it, as who looks at the clock while he waits for an answer, and asks again.
+fn is_asked_after(index: &Index<'_>, own: &WaitSpan, other: &WaitSpan) -> bool {
+    let (pid, Object::Inet(ino)) = (own.thread.pid, &other.object) else { return false };
+    if own.standing || !is_by_clock(own) {
+        return false;
+    }
+    let socket = index.model.called.socket(*ino);
+    let far = socket.map(|socket| index.connections.far_processes(socket));
+    let far: Vec<u32> = far.into_iter().flatten().map(|far| far.pid).collect();
+    let asked_ns = |from: Ns, to: Ns| {
+        let woken = index.woken.by(pid, from, to.saturating_add(PAUSE_MAX.ns())).iter();
+        let woken = woken.filter(|it| far.contains(&it.thread.pid));
+        let wakes = woken.filter_map(|it| it.wake.as_ref());
+        let own = wakes.filter(|wake| wake.by.tid == own.thread.tid).map(|wake| wake.at_ns);
+        own.filter(|at_ns| (from..=to).contains(at_ns)).min()
+    };
+    let mut before = index.waits.before(own).iter().rev();
+    let last = before.find(|it| it.class != WaitClass::RunQueue && it.end_ns <= own.begin_ns);
+    let went_on_ns = last.map_or(0, |it| it.end_ns);
+    let asks = asked_ns(own.end_ns, own.end_ns.saturating_add(PAUSE_MAX.ns()));
+    asks.is_some_and(|at_ns| at_ns <= other.end_ns)
+        && carrier(other).is_some_and(|by| far.contains(&by.pid))
+        && asked_ns(went_on_ns, own.begin_ns).is_none()
+}
+
 /// Whether a thread rests at a client's next question. Where no clocks say who spoke last (a unix socket has none), any wait for a client
 /// counts.
 fn is_rest(index: &Index<'_>, wait: &WaitSpan) -> bool {
@@ -88,7 +121,7 @@ mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{CONDITION, NO_ARGS, led, of_ten, place, stands};
     use crate::rules::net::scenes::{inet, with_state};
-    use crate::rules::scenes::{LOOK_NS, descriptor, endpoint};
+    use crate::rules::scenes::{LOOK_NS, descriptor, endpoint, thread};
 
     #[test]
     fn the_thread_that_is_held_up_from_outside_is_it_and_one_that_rests_is_not() {
@@ -153,5 +186,44 @@ mod tests {
         };
         assert_eq!(beside(0, 4), ("unanswered", None), "it has asked");
         assert_eq!(beside(4, 0), ("", None), "it has its answer");
+    }
+
+    /// Thread 10 waits at a word until the clock ends that at a second, and then this thread wakes server 20, which ends the wait of thread 12 on their
+    /// connection; whether thread 10 had woken it right before as well.
+    fn beside_a_timed_wait(by: u32, asks_before: bool) -> Option<u32> {
+        const MS: Ns = 1_000_000;
+        let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+        let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
+        let wait = |who: ThreadRef, at: Place, (begin_ms, end_ms): (u64, u64), by: ThreadRef| {
+            let context = match by.tid {
+                0 => WakeContext::HardInterrupt,
+                _ => WakeContext::SoftInterrupt,
+            };
+            let (begin_ns, end_ns) = (begin_ms * MS, end_ms * MS);
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let it = Wait { thread: who, begin_ns, end_ns, place: at, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(it) }
+        };
+        let server = || thread(20, "server");
+        let epoll = |object| place("epoll_wait", NO_ARGS, Some(object));
+        let word = place("futex", [0x7000, 137, 0, 0x9000, 0, 0], None);
+        let (asked_ms, asks) = if asks_before { (95, 10) } else { (50, 13) };
+        led(vec![
+            wait(of_ten(10), word, (100, 1_100), ThreadRef::default()),
+            wait(server(), epoll(far()), (1, asked_ms), of_ten(asks)),
+            wait(server(), epoll(far()), (asked_ms + 1, 1_105), of_ten(by)),
+            wait(of_ten(12), epoll(near()), (52, 1_106), server()),
+            endpoint(20, "server", far()),
+            endpoint(20, "server", inet("tcp", 201, "127.0.0.1:80", "0.0.0.0:0", 10)),
+            endpoint(10, "app", near()),
+        ])
+        .1
+    }
+
+    #[test]
+    fn what_a_thread_asks_for_when_its_sleep_is_over_it_has_not_waited_for() {
+        assert_eq!(beside_a_timed_wait(10, false), None);
+        assert_eq!(beside_a_timed_wait(14, false), Some(12), "another thread has asked");
+        assert_eq!(beside_a_timed_wait(10, true), Some(12), "it asks again");
     }
 }

@@ -7,6 +7,7 @@
 mod answered_by;
 mod awaited_task;
 mod busiest_in_child;
+mod child_output;
 mod descriptors;
 mod ended_with;
 mod event_loop;
@@ -23,9 +24,10 @@ mod open_question;
 mod own_lock;
 mod own_timeout;
 mod person;
-mod polled;
+pub(in crate::graph) mod polled;
 mod session_lock;
 mod shown_terminal;
+pub(in crate::graph) mod typed_session;
 mod unanswered;
 mod under_way;
 mod unit_job;
@@ -37,6 +39,7 @@ use super::way::Way;
 pub(super) static LADDER: &[&Way] = &[
     &shown_terminal::WAY,
     &person::WAY,
+    &typed_session::WAY,
     &under_way::WAY,
     &unit_job::WAY,
     &inside_server::WAY,
@@ -50,10 +53,12 @@ pub(super) static LADDER: &[&Way] = &[
     &session_lock::WAY,
     &own_lock::WAY,
     &event_loop::WAY,
+    &typed_session::ITS_CHILD,
     &far_end::WAY,
     &unanswered::WAY,
     &next_question::WAY,
     &descriptors::WAY,
+    &child_output::WAY,
     &next_event::WAY,
     &only_child::WAY,
     &busiest_in_child::WAY,

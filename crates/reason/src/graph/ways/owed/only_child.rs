@@ -1,16 +1,12 @@
 //! An event loop that has one child for most of the time: it waits for that.
 //!
-//! Who asks about a process gets that child also where nobody else waits, if the process takes no connections: as `sudo` and `npm run`
-//! have one. Must not: choose among several, take a worker of the same program for such a child, or lead a client to a child that was there before
-//! its question, or was begun for another's.
+//! Who asks about a process gets that child also where nobody else waits (awaited.rs). Must not: choose among several, or lead a client to a child that
+//! was there before its question, or was begun for another's.
 
-use crate::facts::ThreadRef;
-use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::taken;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
-use crate::waits::timeline::WaitSpan;
 
 /// Why it is whoever is found.
 pub(in crate::graph) const BECAUSE: &str = "it is the only child that there was meanwhile";
@@ -35,45 +31,14 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     is_for_it.then_some(Next::Thread(child))
 }
 
-/// The child that a wait of a process is for that somebody asked about, and that nobody can ask anything: it listens nowhere.
-pub(in crate::graph) fn awaited(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    if wait.class != WaitClass::Idle || wait.kernel {
-        return None;
-    }
-    let pid = wait.thread.pid;
-    let name = |pid: u32| index.model.threads.process_name(pid);
-    let within = (wait.begin_ns, wait.end_ns);
-    let shown = index.families.in_shown_terminal(pid, within);
-    let child = shown.or_else(|| index.families.only_child(pid, within.0, within.1))?;
-    (name(child.pid) != name(pid)).then_some(child)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::awaited;
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
-    use crate::graph::index::Index;
     use crate::graph::ways::scenes::{NO_ARGS, child, led, of_ten, place, stands};
     use crate::rules::net::scenes::inet;
-    use crate::rules::scenes::{LOOK_NS, blocked, endpoint, host, identity, of_process, thread};
-    use crate::waits::timeline::Observed;
-
-    #[test]
-    fn who_asks_about_a_loop_that_nobody_can_ask_is_led_to_its_one_child() {
-        let is_awaited = |more: Vec<Fact>| {
-            let waits = vec![stands(of_ten(10), place("epoll_wait", NO_ARGS, None))];
-            let Observed { model, timelines } = Observed::new([host(), waits, more].concat());
-            let index = Index::new(&model, &timelines);
-            let wait = timelines.waits().find(|wait| wait.thread.tid == 10).expect("it waits");
-            awaited(&index, wait).is_some()
-        };
-        assert!(is_awaited(vec![child(20, 10)]));
-        assert!(!is_awaited(vec![child(20, 10), child(21, 10)]), "which of them?");
-        let worker = Thread { thread: thread(20, "app"), parent_pid: 10, ..Thread::default() };
-        assert!(!is_awaited(vec![identity(worker)]), "it serves with it");
-    }
+    use crate::rules::scenes::{LOOK_NS, blocked, endpoint, host, of_process, thread};
 
     /// What somebody is shown who asks about the loop 10, whose child 20 does this.
     fn shown(does: Fact, more: Vec<Fact>) -> Vec<(EndKind, Option<u32>)> {

@@ -40,15 +40,24 @@ pub(super) static WAY: Way = Way {
 /// Whom a thread asks after that sleeps for short times again and again: its one child, or the thread of its own process
 /// that was held up meanwhile.
 fn polled(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let held_up = || held_sibling(index, wait).filter(|_| looks_again(index, wait));
+    child(index, wait).or_else(held_up)
+}
+
+/// The one child that a thread asks after between short sleeps.
+pub(in crate::graph) fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let only = || index.families.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
+    let child = looks_again(index, wait).then(only).flatten();
+    child.filter(|child| !feeds(index, wait, child))
+}
+
+/// Whether a sleep is a short one among others.
+fn looks_again(index: &Index<'_>, wait: &WaitSpan) -> bool {
     let short = |other: &&WaitSpan| {
         other.class == WaitClass::Timer && other.end_ns - other.begin_ns <= PERIOD_MAX.ns()
     };
-    let polls = index.waits.of(&wait.thread).iter().filter(short).count();
-    if polls < POLLS_MIN.count() || !short(&wait) {
-        return None;
-    }
-    let child = index.families.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
-    child.filter(|child| !feeds(index, wait, child)).or_else(|| held_sibling(index, wait))
+    let polls = || index.waits.of(&wait.thread).iter().filter(short).take(POLLS_MIN.count());
+    short(&wait) && polls().count() == POLLS_MIN.count()
 }
 
 /// Whether a thread gave a process, or those that it began, something to read again and again. Who has as many answers asks, whether the child
