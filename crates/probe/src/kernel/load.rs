@@ -64,7 +64,6 @@ pub(crate) fn go_on(programs: &mut Programs, mounts: Vec<Mount>, begin_ns: Ns) {
     programs.inbox.borrow_mut().decoder.next_window(mounts);
     if let Some(control) = programs.control() {
         control.window_begin_ns = begin_ns;
-        control.watched_tgids = Default::default();
     }
 }
 

@@ -1,4 +1,5 @@
 //! Open descriptors as a source: sockets at the begin, all that matter at the end, behind what was known of them before.
+//! By those of the begin it is chosen whose refused calls are reported beside those of who is asked about.
 //!
 //! Which matter is endpoints.rs's to say. Must not: read them while the look goes on (standing_waits.rs does, where a wait asks for it).
 

@@ -3,7 +3,7 @@
 //! What was waited for and its other ends, whoever listens or answers datagrams (a question to a program goes there), serves a file
 //! system or masters a terminal, sockets with a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
 //! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
-//! how many were left out is reported.
+//! how many were left out is reported. Also who is at the other ends of what somebody has open, whose refused calls are then reported.
 //!
 //! Must not: read anything, or conclude who owes an answer. Pure. Edit together: connections.rs (who reads), standing_waits.rs.
 
@@ -158,13 +158,13 @@ pub(super) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
 }
 
 /// Of so many processes the partners are looked for.
-const WATCHERS_MAX: usize = 4;
+const WAITERS_MAX: usize = 4;
 
 /// Up to `count` processes that may owe these an answer, or those who do, the nearest first.
 pub(super) fn owing(all: &[Endpoint], waiting: &[u32], count: usize) -> Vec<u32> {
     let mut found = waiting.to_vec();
     let mut at = 0;
-    while at < found.len().min(WATCHERS_MAX) && found.len() < waiting.len() + count {
+    while at < found.len().min(WAITERS_MAX) && found.len() < waiting.len() + count {
         let mut next: Vec<u32> = partners(all, found[at]).into_iter().collect();
         next.retain(|pid| !found.contains(pid));
         next.sort_unstable();
@@ -303,7 +303,7 @@ fn is_connection(endpoint: &Endpoint) -> bool {
 }
 
 /// TCP_LISTEN and TCP_SYN_SENT.
-const LISTEN: u8 = 10;
+pub(super) const LISTEN: u8 = 10;
 const SYN_SENT: u8 = 2;
 
 /// Something waits in it.

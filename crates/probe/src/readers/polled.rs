@@ -4,6 +4,7 @@
 //! Must not: choose one of them (reason does, by who asks), or read on the thread that looks (waiter_memory.rs). Edit together:
 //! family/place.rs, which reads the same of a command's own family and chooses where but one can be meant.
 
+use super::endpoints::LISTEN;
 use super::waiter_memory::Question;
 use holdup_reason::facts::{Blocked, Body, Endpoint, Fact, Ns, ObjectRef, WaitState};
 use std::collections::HashSet;
@@ -15,9 +16,6 @@ const POLLED_MAX: u64 = 16;
 /// Waits of a whole host whose descriptors are read: each takes some microseconds after the look.
 const WAITS_MAX: usize = 512;
 
-/// TCP_LISTEN.
-const TCP_LISTEN: u8 = 10;
-
 /// Ports that somebody listens at, each in its network namespace.
 #[derive(Default)]
 pub(super) struct Ports(HashSet<(u32, u16)>);
@@ -26,7 +24,7 @@ impl Ports {
     /// Of these sockets.
     pub(super) fn of<'e>(all: impl Iterator<Item = &'e Endpoint>) -> Self {
         let listens = |end: &Endpoint| match &end.object {
-            ObjectRef::Inet(it) if it.state == TCP_LISTEN => Some((it.netns, it.local.port())),
+            ObjectRef::Inet(it) if it.state == LISTEN => Some((it.netns, it.local.port())),
             _ => None,
         };
         Self(all.filter_map(listens).collect())
@@ -34,7 +32,7 @@ impl Ports {
 
     /// Whether a socket is a connection that a listener took.
     fn took(&self, object: &ObjectRef) -> bool {
-        matches!(object, ObjectRef::Inet(it) if it.state != TCP_LISTEN
+        matches!(object, ObjectRef::Inet(it) if it.state != LISTEN
             && it.remote.port() != 0
             && self.0.contains(&(it.netns, it.local.port())))
     }
@@ -164,7 +162,7 @@ mod tests {
             readable: true,
             writable: true,
             nonblocking: true,
-            object: socket("0.0.0.0:22", "0.0.0.0:0", TCP_LISTEN),
+            object: socket("0.0.0.0:22", "0.0.0.0:0", LISTEN),
             unread: None,
             output_stopped: false,
             socket: None,
@@ -179,6 +177,6 @@ mod tests {
         assert!(asks(4, socket("10.0.0.1:22", "10.0.0.2:4000", 1)), "sshd");
         assert!(!asks(1, socket("10.0.0.1:22", "10.0.0.2:4000", 1)), "for that alone");
         assert!(!asks(4, socket("10.0.0.1:4000", "10.0.0.2:22", 1)), "a client");
-        assert!(!asks(4, socket("0.0.0.0:22", "0.0.0.0:0", TCP_LISTEN)), "a listener");
+        assert!(!asks(4, socket("0.0.0.0:22", "0.0.0.0:0", LISTEN)), "a listener");
     }
 }

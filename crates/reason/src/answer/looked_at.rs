@@ -83,22 +83,33 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     ))
 }
 
-/// Of an end that is a sleep, what the first of its chain does so, as a verb: a shell has its child sleep.
+/// Of an end that is a sleep, what the first of its chain does so, as a verb.
 pub(super) fn does(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
-    let first = end.chain.first().filter(|_| end.end == EndKind::Sleep)?;
-    Some(of(measures, first.who.pid?)?.words())
+    of_link(measures, end, 0).map(|looked| looked.words())
 }
 
 /// Of such an end, what more is to be said: whether the name is there, and who else in its chain looks at one.
 pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
-    let links = end.chain.iter().enumerate().filter(|_| end.end == EndKind::Sleep);
-    let looks = |link: &Link| of(measures, link.who.pid?);
+    let links = end.chain.iter().enumerate().rev();
     let (at, link, looked) =
-        links.filter_map(|(at, link)| Some((at, link, looks(link)?))).next_back()?;
+        links.filter_map(|(at, link)| Some((at, link, of_link(measures, end, at)?))).next()?;
     Some(match at {
         0 => format!("{} {}", looked.path, looked.state()),
         _ => format!("{} {}; it {}", by_name(&link.who), looked.words(), looked.state()),
     })
+}
+
+/// What somebody in a chain looks at who sleeps at its end, or has a child that does, as a shell. Who waits for another one's sleep has not slept itself.
+fn of_link<'m>(measures: &Measures<'m>, end: &AnswerEnd, at: usize) -> Option<LookedAt<'m>> {
+    let pid = end.chain.get(at).filter(|_| end.end == EndKind::Sleep)?.who.pid?;
+    let is_its =
+        |next: &Link| next.who.pid.and_then(|it| measures.graph.parent_of(it)) == Some(pid);
+    let sleeps = match &end.chain[at + 1..] {
+        [] => true,
+        [next] => is_its(next),
+        _ => false,
+    };
+    of(measures, pid).filter(|_| sleeps)
 }
 
 #[cfg(test)]
@@ -132,6 +143,25 @@ mod tests {
         assert!(text.contains("is there"), "{text}");
         let (_, text) = looks(&["/run/web.sock"; 10], 2);
         assert!(text.contains("is not there"), "{text}");
+    }
+
+    #[test]
+    fn who_waits_for_another_ones_sleep_has_not_slept_itself() {
+        let server = blocked(20, "server", WaitState::Sleep, "nanosleep");
+        let look = |at: u64| {
+            let path = Some("/etc/app.conf".to_string());
+            let denied = Denied { path, ..refusal(10, "app", "newfstatat") };
+            Fact { at_ns: at * HALF, body: Body::Denied(denied) }
+        };
+        let asked = vec![of_process(10, "app")];
+        let looks = (0..10).map(look).collect();
+        let answer = explain([host(), asked, client_and_server(server), looks].concat()).answer;
+        assert!(answer.title.contains("sleeps"), "{}", answer.title);
+        assert!(
+            !format!("{} {}", answer.title, answer.text).contains("looks at"),
+            "{}",
+            answer.title
+        );
     }
 
     #[test]

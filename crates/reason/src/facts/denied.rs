@@ -74,9 +74,12 @@ impl Denied {
         Some(if folder.is_empty() { "/" } else { folder })
     }
 
-    /// The name that was looked at, be it there or not (errno 0 or ENOENT): nothing was refused but that it changes.
+    /// The name that was looked at, be it there or not (errno 0 or ENOENT): nothing was refused but that it changes. Not one that was opened to
+    /// write to it, or to make it.
     pub fn looked_at(&self) -> Option<&str> {
         const ENOENT: i32 = 2;
+        /// O_ACCMODE and O_CREAT, include/uapi/asm-generic/fcntl.h.
+        const WRITES: u64 = 0o3 | 0o100;
         const LOOKS: [&str; 9] = [
             "open",
             "openat",
@@ -88,8 +91,13 @@ impl Denied {
             "faccessat",
             "faccessat2",
         ];
+        let writes = match self.syscall.as_str() {
+            "open" => self.args[1] & WRITES != 0,
+            "openat" => self.args[2] & WRITES != 0,
+            _ => false,
+        };
         let is_look = matches!(self.errno, 0 | ENOENT) && LOOKS.contains(&self.syscall.as_str());
-        self.path.as_deref().filter(|_| is_look)
+        self.path.as_deref().filter(|_| is_look && !writes)
     }
 
     /// The process that was asked after (`kill(pid, 0)`, `wait4` of one child without waiting, or a look at `/proc/PID`) and lives, as the
@@ -190,5 +198,11 @@ mod tests {
         assert_eq!(looked("/srv/a", EACCES).looked_at(), None);
         let made = Denied { syscall: "mkdir".into(), ..looked("/srv/a", 0) };
         assert_eq!(made.looked_at(), None);
+        let opened = |flags: u64| {
+            let args = [0, 0, flags, 0, 0, 0];
+            Denied { syscall: "openat".into(), args, ..looked("/srv/a", 0) }.looked_at().is_some()
+        };
+        assert!(opened(0o2_000_000), "O_RDONLY | O_CLOEXEC");
+        assert!(!opened(0o2001) && !opened(0o100), "a log that is written to, a file that is made");
     }
 }

@@ -192,17 +192,24 @@ mod tests {
             polled: vec![5, 6],
             ..Place::default()
         };
-        let facts = vec![
-            of_process(10, "client"),
-            descriptor(10, 4, "client", tcp(100, "127.0.0.1:40000", "127.0.0.1:40001")),
-            descriptor(10, 5, "client", tcp(101, "127.0.0.1:40001", "127.0.0.1:40000")),
-            descriptor(10, 6, "client", tcp(102, "127.0.0.1:40002", "127.0.0.1:5672")),
-            at_place(10, "client", place),
-        ];
-        let Observed { model, timelines } = Observed::new([host(), facts].concat());
-        let index = Index::new(&model, &timelines);
-        let fds = |ends: Vec<&Endpoint>| ends.iter().map(|it| it.fd).collect::<Vec<u32>>();
-        assert_eq!(fds(index.connections.of_process(10, &[4, 5, 6])), [6]);
+        let facts = || {
+            vec![
+                of_process(10, "client"),
+                descriptor(10, 4, "client", tcp(100, "127.0.0.1:40000", "127.0.0.1:40001")),
+                descriptor(10, 5, "client", tcp(101, "127.0.0.1:40001", "127.0.0.1:40000")),
+                descriptor(10, 6, "client", tcp(102, "127.0.0.1:40002", "127.0.0.1:5672")),
+                at_place(10, "client", place.clone()),
+            ]
+        };
+        let others = |more: Vec<Fact>| {
+            let Observed { model, timelines } = Observed::new([host(), facts(), more].concat());
+            let index = Index::new(&model, &timelines);
+            let ends = index.connections.of_process(10, &[4, 5, 6]);
+            ends.iter().map(|it| it.fd).collect::<Vec<u32>>()
+        };
+        assert_eq!(others(vec![]), [6]);
+        let listens = endpoint(10, "client", inet("tcp", 103, "127.0.0.1:40001", "0.0.0.0:0", 10));
+        assert_eq!(others(vec![listens]), [4, 5, 6], "a service of its own");
     }
 
     fn unix(ino: u64, path: Option<&str>) -> ObjectRef {

@@ -13,7 +13,9 @@ const METHODS: &[&str] = &["acquire", "acquire_lock", "__enter__", "lock", "tryl
 
 /// Whether a function of a script takes a lock of its library's. Who has taken it is in none any more.
 pub fn takes_lock_by_trying(frame: &UserFrame) -> bool {
-    let named = |text: &str| text.to_lowercase().contains("lock");
+    // A block and a clock are none.
+    let named =
+        |text: &str| text.to_lowercase().replace("block", "").replace("clock", "").contains("lock");
     let method = last_part(&frame.function);
     let class = frame.function.strip_suffix(method).unwrap_or_default();
     let file = frame.module.rsplit('/').next().unwrap_or_default();
@@ -39,6 +41,9 @@ mod tests {
         assert!(takes("BaseFileLock.__enter__", "filelock/_api.py"));
         assert!(takes("acquire", "lockfile/linklockfile.py"), "before 3.11 without its class");
         assert!(!takes("RateLimiter.acquire", "locking.py"));
+        assert!(!takes("BlockingPool.acquire", "pool.py"));
+        assert!(!takes("acquire", "clock.py"));
+        assert!(takes("BlockingLock.acquire", "pool.py"));
         assert!(!takes("acquire", "limits.py"));
         assert!(!takes("Lock.release", "locking.py"));
         assert!(!takes("Lock.acquire", "python3/threading.py"), "it does not sleep");

@@ -396,12 +396,14 @@ impl<'a> Connections<'a> {
 }
 
 /// What finds this end of a connection.
-/// Whether one process alone has both ends of a connection.
+/// Whether one process alone has both ends of a connection, and nobody listens where it was made: whoever asks a service of its own waits for it.
 pub(super) fn is_to_itself(connections: &Connections<'_>, socket: &InetRef) -> bool {
     let ends = |key| connections.by_pair.get(&key).map_or(&[][..], Vec::as_slice);
     let (near, far) = (ends(near_key(socket)), ends(connections.far_key(socket)));
     let Some(first) = near.first().filter(|_| !far.is_empty()) else { return false };
+    let is_service = |port: u16| connections.listeners.contains_key(&port);
     socket.remote.port() != 0
+        && ![socket.local.port(), socket.remote.port()].into_iter().any(is_service)
         && near.iter().chain(far).all(|it| it.process.pid == first.process.pid)
 }
 

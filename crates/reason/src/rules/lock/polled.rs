@@ -7,6 +7,7 @@
 //! before (waits/retries.rs), where they are reported.
 
 use super::file_words::Holders;
+use crate::facts::Denied;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
@@ -144,12 +145,24 @@ fn locked(
     evidence.extend(holders.evidence());
     let last = tries.last;
     let is_victim = |pid: u32| end.victims.contains_key(&pid);
-    let tries_for = match is_victim(last.thread.pid) || is_victim(last.parent_pid) {
-        true => loss.victim.to_string(),
-        false => format!("{} waits for {}, which", loss.victim, words::who(&last.thread)),
+    let denied = || measures.model.threads.denied.iter().map(|(_, it)| it);
+    let is_same = |it: &&Denied| it.thread.tid == last.thread.tid && it.object == last.object;
+    let victim = &loss.victim;
+    let title = match is_victim(last.thread.pid) || is_victim(last.parent_pid) {
+        true => format!("{victim} tries again and again for a lock on {path} that {by} holds"),
+        // One that tries once only is begun for that, and gone.
+        false if denied().filter(is_same).count() < 2 => {
+            format!(
+                "{victim} waits for a lock on {path} that is tried again and again, and that {by} holds"
+            )
+        }
+        false => format!(
+            "{victim} waits for {}, which tries again and again for a lock on {path} that {by} holds",
+            words::who(&last.thread)
+        ),
     };
     Wording {
-        title: format!("{tries_for} tries again and again for a lock on {path} that {by} holds"),
+        title,
         text: format!(
             "{} {} Nobody wakes it when the lock is free: it sleeps on to its next try.",
             refusal_words::between(tries, loss.seconds, loss.wall_seconds),

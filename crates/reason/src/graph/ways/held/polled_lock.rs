@@ -30,7 +30,7 @@ fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let away = |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
     let locks = index.model.held.locks.iter();
     let held = locks.filter(|(_, it)| !it.blocked && (it.dev, it.ino) == (file.dev, file.ino));
-    let tried = tried(index, file, wait.begin_ns);
+    let tried = tried(index, file, wait);
     let bars = |lock: &FileLock| tried.is_none_or(|tried| is_in_the_way(lock, tried));
     let known = held.filter(|(_, lock)| bars(lock)).filter_map(|(at_ns, lock)| {
         let others = others_with(index, wait, lock);
@@ -45,20 +45,26 @@ fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
 /// How long before the begin of a sleep the try for which it is may be dated: two clocks, and what a shell does between.
 const TRIED_NS: Ns = 100_000_000;
 
-/// The last try for a lock of a file before a sleep, or at its begin.
-fn tried<'a>(index: &Index<'a>, file: FileKey, begin_ns: Ns) -> Option<&'a Denied> {
-    let is_it = |denied: &Denied| matches!(&denied.object, Some(ObjectRef::File(of)) if (of.dev, of.ino) == (file.dev, file.ino));
-    let until_ns = begin_ns.saturating_add(TRIED_NS);
-    let tries = index.model.threads.denied.iter().filter(|(_, denied)| is_it(denied));
-    let tries = tries.take_while(|(at_ns, _)| *at_ns <= until_ns);
-    tries.last().map(|(_, denied)| denied)
+/// The last try for a lock of a file before a sleep, or at its begin: of whoever sleeps, or else of another, as where a shell's children try.
+fn tried<'a>(index: &Index<'a>, file: FileKey, wait: &WaitSpan) -> Option<&'a Denied> {
+    let is_it = |denied: &&Denied| match &denied.object {
+        Some(ObjectRef::File(of)) => (of.dev, of.ino) == (file.dev, file.ino),
+        _ => false,
+    };
+    let until_ns = wait.begin_ns.saturating_add(TRIED_NS);
+    let all = || {
+        let all = index.model.threads.denied.iter();
+        all.take_while(|(at_ns, _)| *at_ns <= until_ns).map(|(_, it)| it).filter(is_it)
+    };
+    let own = all().filter(|it| it.thread.pid == wait.thread.pid).last();
+    own.or_else(|| all().last())
 }
 
 /// Whether a lock keeps a try out: by the kind of the call, and by the bytes where they are known.
 fn is_in_the_way(lock: &FileLock, tried: &Denied) -> bool {
     let is_of_kind = match tried.syscall.as_str() {
         "flock" => lock.kind == "FLOCK",
-        "fcntl" => lock.kind != "FLOCK",
+        "fcntl" => matches!(lock.kind.as_str(), "POSIX" | "OFDLCK"),
         _ => true,
     };
     let overlaps = |(first, last): (u64, u64)| lock.start <= last && first <= lock.end;
