@@ -464,8 +464,13 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		record->limit_kind = WIRE_LIMIT_NOFILE;
 		READ_LIMIT(record, task, RLIMIT_NOFILE);
 		break;
-	case REFUSED_CONNECTION:
 	case REFUSED_ADDRESS:
+		/* Each protocol has addresses of its own. */
+		if (binds(record->syscall))
+			file = file_of(task, (__u32)args[0]);
+		read_address(record, args);
+		break;
+	case REFUSED_CONNECTION:
 		read_address(record, args);
 		break;
 	default:

@@ -55,11 +55,14 @@ pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
             };
             denied.path = absolute(&given, folder.as_deref());
         }
-        _ if is_address => match peer(&given) {
-            Some(Peer::Inet(address)) => denied.address = Some(address),
-            Some(Peer::Unix(path)) => denied.path = Some(path),
-            None => {}
-        },
+        _ if is_address => {
+            match peer(&given) {
+                Some(Peer::Inet(address)) => denied.address = Some(address),
+                Some(Peer::Unix(path)) => denied.path = Some(path),
+                None => {}
+            }
+            denied.object = object(&record.object, seen_at);
+        }
         _ if record.object.kind != 0 => {
             denied.object = object(&record.object, seen_at);
             denied.bytes = lock_bytes(&given).filter(|_| denied.syscall == "fcntl");

@@ -104,7 +104,7 @@ impl StandingWaits {
         let objects = objects.collect::<Vec<_>>();
         let asks = look.scope.is_command() && self.reading_ns < READING_NS_MAX;
         let all_inodes = objects.iter().copied().flat_map(inodes);
-        let fresh: HashSet<u64> = all_inodes.filter(|ino| look.ends.follows(*ino)).collect();
+        let mut fresh: HashSet<u64> = all_inodes.filter(|ino| look.ends.follows(*ino)).collect();
         if fresh.is_empty() && !asks {
             return Ok(());
         }
@@ -118,6 +118,11 @@ impl StandingWaits {
                 watch(control, watched);
             }
         }
+        let own = |thread: &ThreadRef| {
+            Some(thread.pid) == look.pid || thread.start_ns >= look.window.begin_ns
+        };
+        let polled = polled_sockets(&all, waits, own);
+        fresh.extend(polled.into_iter().filter(|ino| look.ends.follows(*ino)));
         look.ends.see(at_ns, all, &fresh, asks);
         Ok(())
     }
@@ -203,6 +208,20 @@ fn question(blocked: &Blocked, is_recent: bool, ports: &polled::Ports) -> Option
         "futex" => Some(Question::Futex { address }),
         _ => paths::question(blocked).or_else(|| polled::question(blocked, is_recent, ports)),
     }
+}
+
+/// Unix sockets that loops of the command poll, by the inodes of both ends: with the command they are gone by the end of the look.
+fn polled_sockets(all: &[Endpoint], waits: &[Fact], own: impl Fn(&ThreadRef) -> bool) -> Vec<u64> {
+    let loops = waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(it) if own(&it.thread) => Some(it),
+        _ => None,
+    });
+    let polled: HashSet<(u32, u32)> =
+        loops.flat_map(|it| it.place.polled.iter().map(|fd| (it.thread.pid, *fd))).collect();
+    let is_polled = |it: &&Endpoint| {
+        matches!(it.object, ObjectRef::Unix { .. }) && polled.contains(&(it.process.pid, it.fd))
+    };
+    all.iter().filter(is_polled).flat_map(|it| inodes(&it.object)).filter(|ino| *ino != 0).collect()
 }
 
 /// Whoever listens where a connection that is waited on has not been accepted.
@@ -298,6 +317,38 @@ impl Owners {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn whom_a_loop_of_the_command_polls_over_a_unix_socket_is_looked_for() {
+        let thread = |pid: u32, start_ns| ThreadRef { tid: pid, pid, start_ns, comm: "app".into() };
+        let end = |pid: u32, fd: u32, object| Endpoint {
+            process: thread(pid, 1),
+            fd,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object,
+            unread: None,
+            output_stopped: false,
+            socket: None,
+        };
+        let unix = |ino| ObjectRef::Unix { ino, peer_ino: ino ^ 1, path: None };
+        let all = [
+            end(10, 5, unix(100)),
+            end(10, 6, ObjectRef::Pipe { ino: 7 }),
+            end(10, 8, unix(200)),
+            end(20, 5, unix(300)),
+        ];
+        let polls = |pid: u32, start_ns| {
+            let place = Place { polled: vec![5, 6], ..Place::default() };
+            let thread = thread(pid, start_ns);
+            let body = Body::Blocked(Blocked { thread, place, ..Blocked::default() });
+            Fact { at_ns: 9, body }
+        };
+        let waits = [polls(10, 5), polls(20, 1)];
+        assert_eq!(polled_sockets(&all, &waits, |it| it.start_ns >= 3), [100, 101]);
+        assert!(polled_sockets(&all, &waits, |_| false).is_empty(), "none of the command's");
+    }
 
     #[test]
     fn the_owner_of_a_shared_word_may_live_in_another_namespace() {

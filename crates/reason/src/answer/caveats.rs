@@ -185,11 +185,16 @@ fn concerns(model: &Model, findings: &[Finding], blind: &Blind) -> bool {
     blind.pids.is_empty() || blind.pids.iter().any(meets)
 }
 
+/// The least part of the time for which it is worth a line that its lock is not known.
+const UNKNOWN_PART_MIN: f64 = 0.1;
+
 /// A lock whose kind is not known, where a stack that was not read for want of time could have said it.
-fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
-    let left_out = model.look.cost.user_stacks_left_out;
+fn stacks_left_out(measures: &Measures<'_>, ends: &[AnswerEnd]) -> Option<String> {
+    let left_out = measures.model.look.cost.user_stacks_left_out;
     let is_unknown = |end: &AnswerEnd| {
-        matches!(end.end, EndKind::Lock | EndKind::Open) && end.lock_kind.is_none()
+        matches!(end.end, EndKind::Lock | EndKind::Open)
+            && end.lock_kind.is_none()
+            && end.seconds >= UNKNOWN_PART_MIN * measures.wall_seconds()
     };
     if left_out == 0 || !ends.iter().any(is_unknown) {
         return None;
@@ -267,7 +272,7 @@ pub(super) fn caveats(
     if let Some(text) = unwoken::beside(measures) {
         add("awaited", text);
     }
-    if let Some(text) = stacks_left_out(model, ends) {
+    if let Some(text) = stacks_left_out(measures, ends) {
         add("stacks_left_out", text);
     }
     if model.look.window_end.interrupted {
@@ -419,11 +424,14 @@ mod tests {
     #[test]
     fn stacks_that_were_not_read_are_reported_where_they_could_have_said_more() {
         use crate::rules::scenes::*;
-        let reported = |word: u64, left_out: u64| {
-            let mut wait = blocked(11, "server", WaitState::Sleep, "futex");
-            if let Body::Blocked(blocked) = &mut wait.body {
-                blocked.place.args = [0x1000, 128, word, 0, 0, 0];
-            }
+        let reported = |ns: Ns, left_out: u64| {
+            let args = [0x1000, 128, 2, 0, 0, 0];
+            let state = WaitState::Sleep;
+            let place = Place { state, syscall: "futex".into(), args, ..Place::default() };
+            let wake = Some(Wake { at_ns: LOOK_NS, by: thread(11, "server"), ..Wake::default() });
+            let (thread, begin_ns, end_ns) = (thread(11, "server"), LOOK_NS - ns, LOOK_NS);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            let wait = Fact { at_ns: end_ns, body: Body::Wait(wait) };
             let mut facts = host();
             let cost = Cost { user_stacks_left_out: left_out, ..Cost::default() };
             facts.extend([wait, of_process(11, "server"), fact(Body::Cost(cost))]);
@@ -431,8 +439,11 @@ mod tests {
             let caveat = report.caveats.iter().find(|it| it.code == "stacks_left_out");
             caveat.map(|it| it.text.clone())
         };
-        assert!(reported(2, 7).is_some_and(|text| text.starts_with("the stacks of 7 threads")));
-        assert_eq!(reported(2, 0), None, "all were read");
+        assert!(
+            reported(LOOK_NS, 7).is_some_and(|text| text.starts_with("the stacks of 7 threads"))
+        );
+        assert_eq!(reported(LOOK_NS, 0), None, "all were read");
+        assert_eq!(reported(LOOK_NS / 50, 7), None, "next to nothing is not known");
     }
 
     #[test]

@@ -5,14 +5,17 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
+mod awaited_end;
 mod bounded;
 pub mod bounds;
 mod card;
 mod caveats;
+mod child_looked_for;
 pub mod compare;
 pub mod container_card;
 mod container_start;
 mod datagram;
+mod debugger;
 pub mod export;
 mod inside;
 mod kernel_log;
@@ -23,6 +26,7 @@ mod masters;
 mod naming;
 pub mod network;
 mod one_by_one;
+mod only_server;
 mod open_transaction;
 mod owing;
 mod own;
@@ -39,6 +43,7 @@ mod semaphores;
 mod sentences;
 mod standing;
 mod tried_lock;
+mod tried_once;
 mod unwoken;
 mod verdict;
 mod whole;

@@ -6,9 +6,9 @@
 //! Must not: call anybody late (rules/), or say that a word wants an answer. Edit together: standing.rs, which has the clients that stand and wait.
 
 use super::report::AnswerEnd;
-use super::standing::is_old;
+use super::standing::{self, is_old};
 use super::whole::Whole;
-use super::{inside, looked_at, places};
+use super::{awaited_end, inside, looked_at, places};
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::measure::Measures;
@@ -32,7 +32,8 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     undelivered(measures, asked).or_else(|| unanswered(measures, asked))
 }
 
-/// Of one that rests for most of the look and for the rest is held up by little: that first, and the limit on its own pace that it was given.
+/// Of one that rests for most of the look and for the rest is held up by little: that first, or at whom it has stood all the time, and the limit on its
+/// own pace that it was given.
 pub(super) fn beside(
     measures: &Measures<'_>,
     ends: &[AnswerEnd],
@@ -43,7 +44,9 @@ pub(super) fn beside(
     let Some(asked) = asked.filter(|_| Whole::of(measures, ends).is_mostly_idle()) else {
         return (title, text);
     };
-    match said(measures).or_else(|| looked_at::said(measures)) {
+    let first = said(measures).or_else(|| standing::of_process(measures));
+    let first = first.or_else(|| awaited_end::said(measures));
+    match first.or_else(|| looked_at::said(measures)) {
         Some((first, why)) => (first, format!("{why} {title} {text}")),
         None => {
             let (pace, threads) = (places::pace(measures, asked.pid), inside::beside(measures));
@@ -154,7 +157,7 @@ mod tests {
     use crate::answer::report::Answer;
     use crate::facts::*;
     use crate::rules::net::scenes::{inet, look_at, with_state};
-    use crate::rules::scenes::{LOOK_NS, host, slept};
+    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint, host, slept, thread};
 
     /// Server 20 looks at the clock now and then, with such clocks of the one connection that it has accepted: ages in milliseconds.
     fn rests(state: SocketState, turn: TcpTurn) -> Answer {
@@ -192,6 +195,48 @@ mod tests {
         assert!(never.title.contains("which spoke last, 5 s ago"), "{}", never.title);
         let again = spoken(900, 19_000, 8_000);
         assert!(again.title.contains("has not answered"), "{}", again.title);
+    }
+
+    /// Client 10 reads from the socket of server 20, which waits for events, before and after 100 ms in which it has no CPU; before, of this object.
+    fn stands(before: ObjectRef) -> Answer {
+        let near = || ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let (from, to) = (LOOK_NS / 2, LOOK_NS / 2 + 100_000_000);
+        let place = |object: Option<ObjectRef>, state: WaitState| {
+            let syscall = if object.is_some() { "read" } else { "" };
+            Place { state, syscall: syscall.into(), object, ..Place::default() }
+        };
+        let wait = |place: Place, begin_ns: Ns, end_ns: Ns, context: WakeContext| {
+            let wake = Some(Wake { at_ns: end_ns, context, ..Wake::default() });
+            let thread = thread(10, "client");
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let mut again = at_place(10, "client", place(Some(near()), WaitState::Sleep));
+        if let Body::Blocked(again) = &mut again.body {
+            again.since_ns = to;
+        }
+        let clock = WakeContext::HardInterrupt;
+        let facts = vec![
+            look_at(TargetKind::Process, 10),
+            endpoint(10, "client", near()),
+            endpoint(20, "server", ObjectRef::Unix { ino: 200, peer_ino: 100, path: None }),
+            blocked(20, "server", WaitState::Sleep, "epoll_wait"),
+            wait(place(Some(before), WaitState::Sleep), 0, from, clock),
+            wait(place(None, WaitState::Runnable), from, to, clock),
+            again,
+        ];
+        explain([host(), facts].concat()).answer
+    }
+
+    #[test]
+    fn who_has_stood_at_somebody_all_the_time_is_not_called_idle_for_a_moment_without_a_cpu() {
+        let same = stands(ObjectRef::Unix { ino: 100, peer_ino: 200, path: None });
+        let title =
+            "client 10 has waited all the time for what comes over the unix socket of server 20";
+        assert!(same.title.starts_with(title), "{}", same.title);
+        assert!(same.text.contains("is mostly idle"), "{}", same.text);
+        let other = stands(ObjectRef::Pipe { ino: 7 });
+        assert!(other.title.contains("is mostly idle"), "half of it: {}", other.title);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! between them for most of the look, or its own timer ended the wait after which it brought each; and the connection counted bytes meanwhile.
 //! Must not: call it a fault, or take a sleep of another thread for the sender's.
 
+use super::report::AnswerEnd;
+use super::whole::Whole;
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::wakers::{carrier, is_by_clock, timeout_ns};
 use crate::measure::Measures;
@@ -57,13 +59,17 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
             let change = changes.of_endpoint(it)?.1;
             // A client whose words are answered asks, and sends no parts.
             let is_answered = change.acked_bytes > 0 && measures.graph.is_accepted(socket);
-            (!is_answered).then(|| (change.received_bytes, socket.clone()))
+            (!is_answered).then(|| ((change.received_bytes, change.acked_bytes), socket.clone()))
         }
         _ => None,
     };
     let own = model.held.endpoints.iter().filter(|it| it.process.pid == asked.pid);
-    let (bytes, socket) = own.filter_map(brought).max_by_key(|(bytes, _)| *bytes)?;
+    let ((bytes, sent_bytes), socket) = own.filter_map(brought).max_by_key(|(bytes, _)| *bytes)?;
     let (sender, between) = sender(measures, asked.pid, &socket).filter(|_| bytes > 0)?;
+    // What comes to who asks meanwhile are answers: a server's timer may go off beside them.
+    if between == Between::WaitsForTimer && sent_bytes > 0 {
+        return None;
+    }
     let who = model.threads.who(&model.threads.thread_ref(sender.pid));
     let does = match between {
         Between::Sleeps => "sleeps",
@@ -82,10 +88,20 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     Some((title, text))
 }
 
-/// An answer about such a client that says something else first, with that paragraph behind its own.
-pub(super) fn beside(measures: &Measures<'_>, (title, text): (String, String)) -> (String, String) {
-    let said = said(measures).map_or_else(String::new, |(_, said)| format!(" {said}"));
-    (title, format!("{text}{said}"))
+/// An answer about such a client that says something else first, with that paragraph behind its own. Of one that rests between the parts for most of the
+/// look the parts come first: what little it does besides is not what it waits for.
+pub(super) fn beside(
+    measures: &Measures<'_>,
+    ends: &[AnswerEnd],
+    (title, text): (String, String),
+) -> (String, String) {
+    match said(measures) {
+        Some((first, why)) if Whole::of(measures, ends).is_mostly_idle() => {
+            (first, format!("{why} {title} {text}"))
+        }
+        Some((_, why)) => (title, format!("{text} {why}")),
+        None => (title, text),
+    }
 }
 
 /// The thread of this host that brought what came over a connection, if it rested by the clock for most of the look.
@@ -131,9 +147,13 @@ fn sender(measures: &Measures<'_>, asked: u32, socket: &InetRef) -> Option<(Thre
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
+    use crate::answer::report::Answer;
     use crate::facts::*;
     use crate::rules::net::scenes::{inet, look_at, wait, with_state};
     use crate::rules::scenes::{LOOK_NS, host, slept, thread};
+
+    /// The sender's call between the parts, the bytes that came and went, and which of the two listens where.
+    type Sent<'s> = ((&'s str, [u64; 6]), (u64, u64), (u32, &'s str));
 
     /// The title about client 10, to which server 20 sends a part every tenth of the look, and what that does in between; so many bytes
     /// came.
@@ -147,11 +167,15 @@ mod tests {
     }
 
     /// The same, with what 10 has sent meanwhile, and which of the two listens where.
-    fn title_where(
-        (syscall, args): (&str, [u64; 6]),
-        (bytes, sent_bytes): (u64, u64),
-        (listener, at): (u32, &str),
-    ) -> String {
+    fn title_where(call: (&str, [u64; 6]), bytes: (u64, u64), listener: (u32, &str)) -> String {
+        answer((call, bytes, listener), Vec::new()).title
+    }
+
+    /// The answer about it, with more facts.
+    fn answer(
+        ((syscall, args), (bytes, sent_bytes), (listener, at)): Sent<'_>,
+        more: Vec<Fact>,
+    ) -> Answer {
         let near = || inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
         let far = || inet("tcp", 200, "127.0.0.1:80", "127.0.0.1:40000", 1);
         let sight = |at_ns: Ns, received_bytes: u64, sent_bytes: u64| {
@@ -188,7 +212,29 @@ mod tests {
             }
             facts.extend([part, rest]);
         }
-        explain([host(), facts].concat()).answer.title
+        facts.extend(more);
+        explain([host(), facts].concat()).answer
+    }
+
+    /// The client's threads ran for so long besides, in a look of five seconds.
+    fn besides(run_ns: Ns, syscall: &str) -> Answer {
+        let thread = ThreadRef { tid: 11, ..thread(10, "curl") };
+        let times = ThreadTime { thread, until_ns: LOOK_NS, run_ns, ..ThreadTime::default() };
+        let sent = ((syscall, [0; 6]), (1_000_000, 0), (20, "127.0.0.1:80"));
+        answer(sent, vec![Fact { at_ns: LOOK_NS, body: Body::ThreadTime(times) }])
+    }
+
+    #[test]
+    fn who_rests_between_parts_but_for_a_spinner_waits_for_the_parts() {
+        let spins = besides(LOOK_NS / 20, "clock_nanosleep");
+        assert!(spins.title.contains("sleeps between the parts"), "{}", spins.title);
+        assert!(spins.text.contains("mostly idle"), "the rest is said behind: {}", spins.text);
+        assert_eq!(spins.first, None, "no end is what the title is about");
+        let works = besides(LOOK_NS / 10 * 9, "clock_nanosleep");
+        assert!(works.title.contains("works"), "{}", works.title);
+        assert!(works.text.contains("sleeps between the parts"), "{}", works.text);
+        let others = besides(LOOK_NS / 20, "epoll_wait");
+        assert!(others.title.contains("mostly idle"), "{}", others.title);
     }
 
     #[test]

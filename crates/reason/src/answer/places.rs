@@ -3,6 +3,7 @@
 //! Of a thread its user stack says it; of a Go program, whose threads run any goroutine, the goroutines that stood. One
 //! function that a person knows, not a stack. Must not: decide whose wait it is (verdict.rs), or name who holds a lock.
 
+use super::child_looked_for;
 use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
 use super::semaphores;
@@ -23,6 +24,7 @@ pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String>
     let last = end.chain.last().and_then(|link| link.who.pid);
     let goroutines = || of_goroutines(measures.model, last?);
     let place = of_links(end).or_else(|| goroutines().filter(|_| waits(end)));
+    let place = place.or_else(|| child_looked_for::clause(measures, end));
     let said: Vec<String> = place.into_iter().chain(semaphores::last_at(measures, end)).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
@@ -72,20 +74,34 @@ pub(super) fn leave(end: &AnswerEnd, by: &str) -> Option<String> {
         .then(|| format!("waits for leave to use {name}, for which {by} is asked (fanotify)"))
 }
 
-/// Of a process that rests, as a sentence: the limit on its own pace that it was given. It keeps to that if it sleeps, or leaves unread what has come.
+/// Of a process that rests, as a sentence: the limit on its own pace that it was given.
 pub(super) fn pace(measures: &Measures<'_>, pid: u32) -> String {
+    own_pace(measures, pid).map_or_else(String::new, |(limit, keeps)| match keeps {
+        true => format!(" It keeps to a limit of its own, {limit}."),
+        false => format!(" It was given a limit on its own pace, {limit}."),
+    })
+}
+
+/// Title and paragraph about the process that was asked about, if it rests because it keeps to such a limit.
+pub(super) fn paced(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
-    let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)));
+    let asked = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Process)?.pid;
+    let (limit, _) = own_pace(measures, asked).filter(|(_, keeps)| *keeps)?;
+    let who = model.threads.who(&model.threads.thread_ref(asked));
+    Some((format!("{who} keeps to a limit of its own, {limit}."), of_idle(model)))
+}
+
+/// The limit on its own pace that a process was given, and whether it keeps to that now: it sleeps, or leaves unread what has come.
+fn own_pace(measures: &Measures<'_>, pid: u32) -> Option<(String, bool)> {
+    let model = measures.model;
+    let limit = programs::own_limit(&model.threads.words(&model.threads.thread_ref(pid)))?;
     let has_unread = |end: &Endpoint| {
         matches!(end.object, ObjectRef::Inet(_))
             && end.process.pid == pid
             && end.unread.is_some_and(|bytes| bytes > 0)
     };
-    let keeps = || Rest::of(measures) == Rest::Sleep || model.held.endpoints.iter().any(has_unread);
-    limit.map_or_else(String::new, |it| match keeps() {
-        true => format!(" It keeps to a limit of its own, {it}."),
-        false => format!(" It was given a limit on its own pace, {it}."),
-    })
+    let keeps = Rest::of(measures) == Rest::Sleep || model.held.endpoints.iter().any(has_unread);
+    Some((limit, keeps))
 }
 
 fn waits(end: &AnswerEnd) -> bool {
@@ -188,6 +204,7 @@ mod tests {
     use crate::answer::report::{Link, ObjectName, Who};
     use crate::answer::{Verdict, explain};
     use crate::facts::*;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     /// An end of `app 10`, then `node 20`, which stand in these functions.
@@ -283,6 +300,30 @@ mod tests {
         assert_eq!(answer.text, "It stands in take() of shop.py:12.");
         let unread = explain([host(), vec![target(), asleep]].concat());
         assert_eq!(unread.answer.text, "");
+    }
+
+    #[test]
+    fn who_rests_for_a_limit_that_it_was_given_is_not_idle() {
+        let said = |command: &str, syscall: &str, unread: u64| {
+            let known =
+                Thread { thread: thread(10, "curl"), command: command.into(), ..Thread::default() };
+            let socket = inet("tcp", 100, "127.0.0.1:40000", "127.0.0.1:80", 1);
+            let mut end = endpoint(10, "curl", socket);
+            if let Body::Endpoint(end) = &mut end.body {
+                end.unread = Some(unread);
+            }
+            let rests = blocked(10, "curl", WaitState::Sleep, syscall);
+            let facts = vec![of_process(10, "curl"), identity(known), end, rests];
+            explain([host(), facts].concat()).answer.title
+        };
+        let limited = "curl --limit-rate 100k http://x";
+        let keeps = "curl 10 keeps to a limit of its own, --limit-rate 100k.";
+        assert_eq!(said(limited, "clock_nanosleep", 0), keeps);
+        assert_eq!(said(limited, "epoll_wait", 5_000), keeps, "it leaves unread what has come");
+        for (command, syscall) in [("curl http://x", "clock_nanosleep"), (limited, "epoll_wait")] {
+            let rests = said(command, syscall, 0);
+            assert!(rests.starts_with("curl 10 is idle"), "{command} {syscall}: {rests}");
+        }
     }
 
     #[test]

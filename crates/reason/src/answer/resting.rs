@@ -6,7 +6,7 @@
 use super::naming::by_name;
 use super::report::AnswerEnd;
 use super::{open_transaction, standing};
-use crate::facts::{ObjectRef, ThreadRef};
+use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::EndKind;
 use crate::measure::{Measures, pools};
 use crate::waits::goroutines;
@@ -14,6 +14,24 @@ use crate::waits::goroutines;
 /// Whether whoever stands at the end of its chain is an event loop that rests.
 pub(super) fn is_at_an_event(end: &AnswerEnd) -> bool {
     end.chain.last().is_some_and(|link| link.waits_on.kind == "event")
+}
+
+/// What the process that was asked about waits for where its chain stays within it, and ends at one of its own threads that rests: nobody waits for
+/// himself.
+pub(super) fn within_itself(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    let target = measures.model.look.target.as_ref();
+    let asked = target.filter(|it| it.kind == TargetKind::Process)?.pid;
+    let is_within = end.chain.len() > 1 && end.chain.iter().all(|it| it.who.pid == Some(asked));
+    match end.end {
+        _ if !is_within => None,
+        EndKind::Sleep if end.by_timeout => Some(end.sleeps().into()),
+        EndKind::Sleep => Some("sleeps on purpose".into()),
+        EndKind::Open if is_at_an_event(end) => Some("waits for its next event".into()),
+        EndKind::Lock if end.who.is_none() && end.lock_kind.is_none() && is_at_an_event(end) => {
+            Some("owes an answer, and waits for its next event".into())
+        }
+        _ => None,
+    }
 }
 
 /// Of an event loop that rests while it owes an answer: to whom, if it was asked about, and that this may be no delay.
@@ -81,10 +99,13 @@ pub(super) fn pool_or_threads(measures: &Measures<'_>, end: &AnswerEnd) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::answer::report::{ObjectName, Who};
     use crate::answer::{Verdict, explain};
     use crate::facts::*;
     use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
+    use crate::waits::timeline::Observed;
 
     /// Process 10 has asked 20 over TCP long ago; 20 waits in that call. Who is asked about hears this.
     fn said(asked: (u32, &str), syscall: &str) -> String {
@@ -247,5 +268,28 @@ mod tests {
         let answer = explain([host(), facts].concat()).answer;
         assert!(!answer.title.contains("owes it an answer"), "{}", answer.title);
         assert_eq!(answer.verdict, Verdict::Waits, "{}", answer.title);
+    }
+
+    #[test]
+    fn a_process_does_not_wait_for_itself() {
+        let event = ObjectName::new("event", "event");
+        let link = |pid: u32| {
+            let who = Who { kind: "process".into(), pid: Some(pid), ..Who::default() };
+            serde_json::json!({"who": who, "waits_on": &event, "seconds": 1.0})
+        };
+        let does = |end: &str, pids: [u32; 2]| {
+            let chain = pids.map(link);
+            let end = serde_json::json!({"end": end, "object": &event, "seconds": 1.0, "share": 1.0,
+                "longest_seconds": 1.0, "victims": [], "chain": chain, "by_timeout": end == "sleep"});
+            let end: AnswerEnd = serde_json::from_value(end).expect("an end");
+            let facts = [host(), vec![of_process(10, "app")]].concat();
+            let Observed { model, timelines } = Observed::new(facts);
+            within_itself(&Measures::of(&model, &timelines), &end)
+        };
+        let said = does("sleep", [10, 10]).expect("its own");
+        assert!(said.contains("a timeout of its own"), "{said}");
+        assert_eq!(does("open", [10, 10]).as_deref(), Some("waits for its next event"));
+        assert_eq!(does("open", [10, 20]), None, "another process");
+        assert_eq!(does("works", [10, 10]), None, "a thread of its own that works");
     }
 }

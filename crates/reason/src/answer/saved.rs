@@ -69,6 +69,10 @@ impl Saved {
             return WithoutIt::default();
         }
         let seconds = |ends: &[&End]| ends.iter().map(|end| end.seconds).sum::<f64>();
+        // Threads that wait for each other in a circle take the time, and none of them needs it.
+        if without.beside.is_none() && without.seconds_max < ALL * seconds(&asked) {
+            return WithoutIt::default();
+        }
         let seconds_max =
             without.seconds_max.min(seconds(&asked).max(0.0)) + seconds(&small).max(0.0);
         let why = why(&without, seconds(&asked));
@@ -115,5 +119,73 @@ fn why(without: &Without, seconds: f64) -> String {
             format!("{} needs {} of that time itself", words::who(who), words::seconds(*took))
         }
         None => "the rest of the command needs the time itself".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::thread;
+
+    const MS: Ns = 1_000_000;
+
+    /// A wait of a thread between two times, in milliseconds, which somebody ended.
+    fn waited(
+        thread: ThreadRef,
+        (from, to): (u64, u64),
+        syscall: &str,
+        args: [u64; 6],
+        by: ThreadRef,
+    ) -> Fact {
+        let (begin_ns, end_ns) = (from * MS, to * MS);
+        let place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
+        let wake = Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+        let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+        Fact { at_ns: end_ns, body: Body::Wait(wait) }
+    }
+
+    /// Why the time of the greatest end is needed all the same, of a command 10 that waits for its child 20, whose first thread waits for another one of it.
+    /// That waits until this one wakes it.
+    fn why(by: &ThreadRef) -> String {
+        let (sh, main) = (thread(10, "sh"), thread(20, "client"));
+        let other = ThreadRef { tid: 21, ..main.clone() };
+        let target = Target {
+            kind: TargetKind::Command,
+            name: "sh".into(),
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
+        let at = |ms: u64, body| Fact { at_ns: ms * MS, body };
+        let fork = |parent: &ThreadRef, child: &ThreadRef| {
+            Body::Fork(Fork { parent: parent.clone(), child: child.clone(), flags: 0 })
+        };
+        let exit = |thread: &ThreadRef, last: bool| {
+            Body::Exit(Exit { thread: thread.clone(), last, code: Some(0) })
+        };
+        let word = |address: u64| [address, 128, 0, 0, 0, 0];
+        let facts = vec![
+            at(0, Body::Target(target)),
+            at(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+            at(10, fork(&sh, &main)),
+            at(20, fork(&main, &other)),
+            waited(other.clone(), (20, 4890), "futex", word(0x8000), by.clone()),
+            waited(main.clone(), (30, 4900), "futex", word(0x7000), other.clone()),
+            at(4901, exit(&other, false)),
+            at(4902, exit(&main, true)),
+            waited(sh.clone(), (30, 4902), "wait4", [20, 0, 0, 0, 0, 0], main),
+            at(4903, exit(&sh, true)),
+            at(4903, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+            at(4903, Body::WindowEnd(WindowEnd::default())),
+        ];
+        explain(facts).answer.ends[0].without_it.why.clone()
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_in_a_circle_need_no_time() {
+        assert_eq!(why(&thread(10, "sh")), "", "the one who asked it to end");
+        assert_eq!(why(&thread(40, "server")), "nothing else needs that time");
     }
 }

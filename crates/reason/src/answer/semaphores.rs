@@ -2,8 +2,9 @@
 //! has that mapped; as the parts of a sentence.
 //!
 //! A semaphore has no owner: the last one at it took it, gave it or set it up, and may give it back or not; of one in memory nobody knows even that.
-//! So nobody is named as its holder. Must not: follow whoever it is (graph/). Edit together: unwoken.rs and inside.rs, which say so.
+//! So nobody is named as its holder. Must not: follow whoever it is (graph/). Edit together: unwoken.rs, inside.rs and sentences.rs, which say so; awaited_end.rs.
 
+use super::naming::by_name;
 use super::report::AnswerEnd;
 use crate::facts::{SharedWord, SysvSemaphore, ThreadRef};
 use crate::measure::Measures;
@@ -53,23 +54,47 @@ pub(super) fn of(measures: &Measures<'_>, wait: &WaitSpan) -> Option<Known> {
 
 /// Who was at the semaphore last that the last of a chain waits for, as a clause.
 pub(super) fn last_at(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    Some(match last_user(measures, end)? {
+        LastUser::There(last) => {
+            let does = does_main(measures, last.pid)
+                .map_or_else(String::new, |it| format!(", which {it}"));
+            format!("its last user was {}{does}", words::who(last))
+        }
+        LastUser::Gone(pid) => format!("its last user, process {pid}, is gone"),
+    })
+}
+
+/// What a chain leads to that ends at such a semaphore, as a verb: who was at it last is known, and nobody is said to hold it.
+pub(super) fn does(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    let last = match last_user(measures, end)? {
+        LastUser::There(last) => format!("whose last user was {}", words::who(last)),
+        LastUser::Gone(pid) => format!("whose last user, process {pid}, is gone"),
+    };
+    let (who, waiters) = end.chain.split_last().filter(|_| end.who.is_none())?;
+    Some(match waiters {
+        [] => format!("waits for a semaphore, {last}"),
+        _ => format!("waits for {}, which waits for a semaphore, {last}", by_name(&who.who)),
+    })
+}
+
+/// Who was at a semaphore last.
+enum LastUser<'m> {
+    /// Another than who waits for it.
+    There(&'m ThreadRef),
+    /// It had this number, and is gone.
+    Gone(u32),
+}
+
+/// Of the semaphore of System V that the last of a chain waits for.
+fn last_user<'m>(measures: &Measures<'m>, end: &AnswerEnd) -> Option<LastUser<'m>> {
     let who = end.chain.last().filter(|_| end.lock_kind == Some(LockKind::Semaphore))?;
     let tid = who.who.tid.or(who.who.pid)?;
     let mut all = measures.model.held.semaphores.iter().map(|(_, it)| it).rev();
     let known = all.find(|it| it.waiter.tid == tid)?;
-    let last = known.last.as_ref();
-    let other = last.filter(|last| last.pid != known.waiter.pid);
-    Some(match other {
-        Some(last) => {
-            let does =
-                does(measures, last.pid).map_or_else(String::new, |it| format!(", which {it}"));
-            format!("its last user was {}{does}", words::who(last))
-        }
-        None if known.gone_pid != 0 => {
-            format!("its last user, process {}, is gone", known.gone_pid)
-        }
-        None => return None,
-    })
+    match &known.last {
+        Some(last) if last.pid != known.waiter.pid => Some(LastUser::There(last)),
+        _ => (known.gone_pid != 0).then_some(LastUser::Gone(known.gone_pid)),
+    }
 }
 
 fn of_set(measures: &Measures<'_>, wait: &WaitSpan, known: &SysvSemaphore) -> Option<Known> {
@@ -78,7 +103,7 @@ fn of_set(measures: &Measures<'_>, wait: &WaitSpan, known: &SysvSemaphore) -> Op
     match &known.last {
         Some(last) if last.pid != wait.thread.pid => {
             let name = words::who(last);
-            let whose = match does(measures, last.pid) {
+            let whose = match does_main(measures, last.pid) {
                 Some(does) => format!("{name} {does}: holdup -p {} follows it.", last.pid),
                 None => format!("holdup -p {} follows it.", last.pid),
             };
@@ -120,7 +145,7 @@ fn of_memory(measures: &Measures<'_>, wait: &WaitSpan, known: &SharedWord) -> Op
     };
     let whose = match &users[..] {
         [] => "No other process could give it; one that starts, and maps that file, could.".into(),
-        [one] => match does(measures, one.pid) {
+        [one] => match does_main(measures, one.pid) {
             Some(does) => format!("{} {does}: holdup -p {} follows it.", words::who(one), one.pid),
             None => format!("holdup -p {} follows it.", one.pid),
         },
@@ -134,7 +159,7 @@ fn of_memory(measures: &Measures<'_>, wait: &WaitSpan, known: &SharedWord) -> Op
 
 /// `app 12, which sleeps, app 13 and 4 more`.
 fn doing(measures: &Measures<'_>, all: &[ThreadRef]) -> String {
-    let one = |it: &ThreadRef| match does(measures, it.pid) {
+    let one = |it: &ThreadRef| match does_main(measures, it.pid) {
         Some(does) => format!("{}, which {does}", words::who(it)),
         None => words::who(it),
     };
@@ -146,7 +171,7 @@ fn doing(measures: &Measures<'_>, all: &[ThreadRef]) -> String {
 }
 
 /// What the main thread of a process does, as a verb.
-fn does(measures: &Measures<'_>, pid: u32) -> Option<&'static str> {
+pub(super) fn does_main(measures: &Measures<'_>, pid: u32) -> Option<&'static str> {
     match stands_at(measures, pid)? {
         WaitClass::Timer => Some("sleeps"),
         WaitClass::Child => Some("waits for a child"),
@@ -294,15 +319,28 @@ mod tests {
             UserFrame { function: "semtimedop".into(), module: "libc.so.6".into(), line: 0 };
         let read =
             UserStack { thread: thread(10, "app"), frames: vec![frame], ..UserStack::default() };
-        let facts = [
-            host(),
-            vec![fact(Body::Target(target)), fact(Body::UserStack(read))],
-            stands(10, "semtimedop", SEMOP),
-            stands(20, SLEEPS.0, SLEEPS.1),
-            vec![Fact { at_ns: LOOK_NS, body: semaphore(Some(20), 0) }],
-        ];
-        let answer = explain(facts.concat()).answer;
-        assert!(answer.text.contains("its last user was app 20, which sleeps"), "{}", answer.text);
+        let said = |known: Option<Body>| {
+            let facts = [
+                host(),
+                vec![fact(Body::Target(target.clone())), fact(Body::UserStack(read.clone()))],
+                stands(10, "semtimedop", SEMOP),
+                stands(20, SLEEPS.0, SLEEPS.1),
+                known.map(|body| Fact { at_ns: LOOK_NS, body }).into_iter().collect(),
+            ];
+            let answer = explain(facts.concat()).answer;
+            (answer.title, answer.text)
+        };
+        let unseen = "who would have to act cannot be seen from outside";
+        let (title, text) = said(Some(semaphore(Some(20), 0)));
+        assert!(title.contains("a semaphore, whose last user was app 20: "), "{title}");
+        assert!(!title.contains(unseen) && !title.contains("holds"), "{title}");
+        assert!(text.contains("its last user was app 20, which sleeps"), "{text}");
+        let (title, _) = said(Some(semaphore(None, 77)));
+        assert!(title.contains("whose last user, process 77, is gone: "), "{title}");
+        for known in [None, Some(semaphore(Some(10), 0))] {
+            let (title, _) = said(known);
+            assert!(title.contains(unseen), "nobody else is known: {title}");
+        }
     }
 
     fn target() -> Target {

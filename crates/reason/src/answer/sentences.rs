@@ -7,7 +7,7 @@ use super::own::Own;
 use super::report::*;
 use super::resting::{self, is_at_an_event};
 use super::whole::{Rest, Said, Whole};
-use super::{looked_at, one_by_one, pipe_end, places, received, unwoken};
+use super::{looked_at, one_by_one, pipe_end, places, received, semaphores, unwoken};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
@@ -98,8 +98,11 @@ pub(super) fn unnamed(
         _ => first.seconds,
     };
     let waits = || {
-        let does = places::does_in_go(measures, first).or_else(|| looked_at::does(measures, first));
-        does.unwrap_or_else(|| waits_title(first))
+        places::does_in_go(measures, first)
+            .or_else(|| looked_at::does(measures, first))
+            .or_else(|| semaphores::does(measures, first))
+            .or_else(|| resting::within_itself(measures, first))
+            .unwrap_or_else(|| waits_title(first))
     };
     let said = match works {
         true => works_title(&name, first, of_kind),
@@ -117,9 +120,8 @@ pub(super) fn unnamed(
     text.extend(the_rest(others, whole.beside()));
     text.extend(one_by_one::sentence(measures, works, first));
     let kind = measures.model.look.target.as_ref().map(|target| target.kind);
-    if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {
-        text.push_str(&hidden);
-    }
+    let hidden = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container));
+    text.push_str(&hidden.unwrap_or_default());
     (title, text)
 }
 

@@ -8,7 +8,8 @@
 
 use super::report::AnswerEnd;
 use super::{
-    inside, left_pipe, looked_at, masters, open_transaction, own_threads, tried_lock, unwoken,
+    awaited_end, debugger, inside, left_pipe, looked_at, masters, only_server, open_transaction,
+    own_threads, places, tried_lock, tried_once, unwoken,
 };
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
@@ -28,14 +29,19 @@ pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
         TargetKind::Process => of_process(measures)
+            .or_else(|| debugger::said(measures))
             .or_else(|| left_pipe::said(measures))
             .or_else(|| of_server(measures))
             .or_else(|| masters::said(measures))
             .or_else(|| unwoken::said(measures))
             .or_else(|| tried_lock::said(measures))
             .or_else(|| looked_at::said(measures))
+            .or_else(|| awaited_end::said(measures))
+            .or_else(|| tried_once::said(measures))
             .or_else(|| own_threads::said(measures))
-            .or_else(|| inside::said(measures)),
+            .or_else(|| inside::said(measures))
+            .or_else(|| places::paced(measures))
+            .or_else(|| only_server::said(measures)),
         TargetKind::Container | TargetKind::Command => None,
     }
 }
@@ -94,7 +100,7 @@ const GENERATIONS: usize = 8;
 
 /// The process that was asked about: what its main thread stands at, and who is at the other end; of one that waits for its child, what that
 /// stands at.
-fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
+pub(super) fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
     let asked = model.look.target.as_ref()?.pid;
     let children = children_waited_for(measures, asked);

@@ -7,7 +7,9 @@
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
 use super::datagram;
+use super::looked_at;
 use super::naming::{self, link, process_name, victim};
+use super::only_server;
 use super::owing;
 use super::own::Own;
 use super::paced;
@@ -87,6 +89,7 @@ pub(super) fn answer(
         shares.iter().map(|share| said(measures, &share.end, share.finding)).collect();
     for (end, share) in ends.iter_mut().zip(&shares) {
         end.without_it = saved.end(measures, &share.end);
+        looked_at::lead_on(measures, end);
     }
     let origins = shares.iter().map(Share::origin).collect();
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
@@ -112,9 +115,10 @@ pub(super) fn answer(
             .unwrap_or_else(|| (idle_title(measures), idle_text(measures))),
         _ => {
             let unnamed = unnamed(&own, &ends, verdict, first);
-            owing::beside(measures, &ends, paced::beside(measures, unnamed))
+            owing::beside(measures, &ends, paced::beside(measures, &ends, unnamed))
         }
     };
+    let first = first.filter(|_| paced::said(measures).is_none_or(|said| said.0 != title));
     let (ends, origins, first) = folded(ends, origins, first);
     (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)
 }
@@ -342,7 +346,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
 
 /// Where whoever was asked about rests, for which message, and what it leaves undone.
 fn idle_text(measures: &Measures<'_>) -> String {
-    let place = places::of_idle(measures.model);
+    let place = places::of_idle(measures.model) + &only_server::sentence(measures);
     let target = measures.model.look.target.as_ref();
     let pid = target.filter(|it| it.kind == TargetKind::Process).map(|it| it.pid);
     let message = pid.map_or_else(String::new, |pid| unwoken::awaited_message(measures, pid));

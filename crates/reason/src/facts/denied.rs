@@ -35,7 +35,7 @@ pub struct Denied {
     /// A seccomp filter of the caller does not let this call pass whatever its arguments are.
     #[serde(skip_serializing_if = "is_false")]
     pub filtered: bool,
-    /// The file that a lock was asked of, or that was written to, or the connection that was ended.
+    /// The file that a lock was asked of, or that was written to, the connection that was ended, or the socket that was to have an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
     /// First and last byte of a file that a lock of fcntl was asked of; u64::MAX for the end of the file.
@@ -75,11 +75,15 @@ impl Denied {
     }
 
     /// The name that was looked at, be it there or not (errno 0 or ENOENT): nothing was refused but that it changes. Not one that was opened to
-    /// write to it, or to make it.
+    /// write to it, or to make it; but one that is only written to if nobody has to be waited for, and as it is: so a named pipe is opened to see
+    /// whether somebody reads it.
     pub fn looked_at(&self) -> Option<&str> {
         const ENOENT: i32 = 2;
         /// O_ACCMODE and O_CREAT, include/uapi/asm-generic/fcntl.h.
         const WRITES: u64 = 0o3 | 0o100;
+        /// O_WRONLY and O_NONBLOCK; beside them O_TRUNC and O_APPEND of the same file.
+        const TRIES: u64 = 0o1 | 0o4000;
+        const CHANGES: u64 = 0o1000 | 0o2000;
         const LOOKS: [&str; 9] = [
             "open",
             "openat",
@@ -91,11 +95,12 @@ impl Denied {
             "faccessat",
             "faccessat2",
         ];
-        let writes = match self.syscall.as_str() {
-            "open" => self.args[1] & WRITES != 0,
-            "openat" => self.args[2] & WRITES != 0,
-            _ => false,
+        let flags = match self.syscall.as_str() {
+            "open" => self.args[1],
+            "openat" => self.args[2],
+            _ => 0,
         };
+        let writes = flags & WRITES != 0 && flags & (WRITES | TRIES | CHANGES) != TRIES;
         let is_look = matches!(self.errno, 0 | ENOENT) && LOOKS.contains(&self.syscall.as_str());
         self.path.as_deref().filter(|_| is_look && !writes)
     }
@@ -204,5 +209,9 @@ mod tests {
         };
         assert!(opened(0o2_000_000), "O_RDONLY | O_CLOEXEC");
         assert!(!opened(0o2001) && !opened(0o100), "a log that is written to, a file that is made");
+        assert!(opened(0o4001), "whether a named pipe has a reader, as of a service's supervisor");
+        for flags in [0o1, 0o4101, 0o6001, 0o5001, 0o4002] {
+            assert!(!opened(flags), "{flags:o}");
+        }
     }
 }

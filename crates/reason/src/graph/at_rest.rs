@@ -7,7 +7,7 @@
 //! or waits for a word for one that rests, or believe a timer that may be what a question waits for.
 
 use super::index::Index;
-use super::wakers::timeout_ns;
+use super::wakers::{is_by_clock, timeout_ns};
 use crate::facts::{Endpoint, Ns, ObjectRef, ThreadRef};
 use crate::graph::conversation::WAITS_LOOKED_AT;
 use crate::threshold::Threshold;
@@ -49,6 +49,12 @@ pub(super) fn rests(index: &Index<'_>, pid: u32, since_ns: Ns) -> bool {
             && has_rested_since(index, thread, since_ns)
     };
     !threads.is_empty() && threads.iter().all(rests)
+}
+
+/// Whether the clock ended a wait, and all at the other end of a connection without clocks rest since it began: it was for a time of the waiter's own.
+pub(super) fn was_for_a_time(index: &Index<'_>, wait: &WaitSpan, far: &[ThreadRef]) -> bool {
+    let all_rest = |far: &ThreadRef| rests(index, far.pid, wait.begin_ns);
+    !wait.standing && is_by_clock(wait) && far.iter().all(all_rest)
 }
 
 /// Whether over a descriptor no answer of another process can come. What comes from its parent are orders, and a pipe that several others may write
@@ -313,6 +319,27 @@ mod tests {
         assert_eq!(led_while("rt_sigsuspend", "app"), None);
         assert_eq!(led_while("clock_nanosleep", "app"), Some(15), "it may be to answer");
         assert_eq!(led_while("rt_sigsuspend", "manager"), Some(15), "another program may be asked");
+    }
+
+    #[test]
+    fn a_time_of_its_own_is_over_whoever_rests_at_the_other_end() {
+        use crate::graph::ways::scenes::{ended, led, of_ten, place};
+        let led_while = |does: &str| {
+            let pair = |ino: u64| ObjectRef::Unix { ino, peer_ino: ino ^ 1, path: None };
+            let polls =
+                Place { polled: vec![4], ..place("epoll_wait", [3, 0, 64, 4000, 0, 0], None) };
+            let clock = WakeContext::HardInterrupt;
+            let without_limit = [3, 0, 64, u64::from(u32::MAX), 0, 0];
+            let facts = vec![
+                ended(of_ten(10), polls, ThreadRef::default(), clock),
+                descriptor(10, 4, "app", pair(100)),
+                descriptor(30, 4, "db", pair(101)),
+                at_place(30, "db", place(does, without_limit, None)),
+            ];
+            led(facts).1
+        };
+        assert_eq!(led_while("epoll_wait"), None);
+        assert_eq!(led_while("clock_nanosleep"), Some(30), "it may be to answer");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //!
 //! Must not: choose among several, or take a worker of the same program for such a child.
 
+use super::chains::Chains;
 use super::index::Index;
 use super::leaf::Leaf;
 use super::ways::owed::{polled, typed_session};
@@ -50,7 +51,8 @@ impl Awaited {
             let main = Some(wait).filter(|wait| wait.thread.tid == wait.thread.pid)?;
             typed_session::doing(index, main).or_else(|| typed_session::left_behind(index, main))
         };
-        child(index, wait).or_else(session).or_else(|| server(index, wait))
+        let server = || server(index, wait).map(|(far, _)| far);
+        child(index, wait).or_else(session).or_else(server)
     }
 
     /// Takes in where the chain of a wait leads. Whether it is to whom the wait is for, or to who began that one, and there to more than a rest: whom
@@ -114,8 +116,14 @@ fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     }
 }
 
-/// Who has accepted the one unix socket that a loop has connected, and polls beside nothing of another process.
-fn server(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+/// Who has the other end of the one unix socket that a loop of a process polls which nobody can ask anything, and that end.
+pub(crate) fn only_server(chains: &Chains<'_>, wait: &WaitSpan) -> Option<(ThreadRef, u64)> {
+    let is_asked = chains.index.connections.listening(wait.thread.pid).next().is_some();
+    if is_asked { None } else { server(&chains.index, wait) }
+}
+
+/// Who has accepted the one unix socket that a loop has connected, and polls beside nothing of another process; and that end of it.
+fn server(index: &Index<'_>, wait: &WaitSpan) -> Option<(ThreadRef, u64)> {
     let pid = wait.thread.pid;
     let polled = index.connections.of_process(pid, &wait.place.polled);
     let has_another =
@@ -136,7 +144,7 @@ fn server(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let far: Vec<&ThreadRef> = far.filter(|it| it.pid != pid).collect();
     let is_one = far.first().is_some_and(|first| far.iter().all(|it| it.pid == first.pid));
     let is_client = name(*ino).is_none() && name(*peer_ino).is_some();
-    (is_one && is_client).then(|| far[0].clone())
+    (is_one && is_client).then(|| (far[0].clone(), *peer_ino))
 }
 
 /// Who is in the foreground of the terminal that a wait polls the other side of.
@@ -245,6 +253,35 @@ mod tests {
         assert_eq!(ends(held(), vec![listens]), 0, "it may be asked");
         let another = descriptor(10, 7, "app", unix(200, None));
         assert_eq!(ends(held(), vec![another]), 0, "which of them?");
+    }
+
+    #[test]
+    fn a_server_that_waits_for_a_lock_is_waited_for_though_its_keeper_rests() {
+        let unix = |ino: u64, path: Option<&str>| {
+            let path = path.map(Into::into);
+            ObjectRef::Unix { ino, peer_ino: ino ^ 1, path }
+        };
+        let title = |is_locked: bool| {
+            let polls = Place { polled: vec![5], ..place("epoll_pwait", NO_ARGS, None) };
+            // The server is asked about in this scene; here its client is.
+            let mut server = behind_file_lock(20, &thread(30, "keeper"));
+            server.retain(|fact| !matches!(fact.body, Body::Target(_)));
+            if !is_locked {
+                server = vec![blocked(20, "job", WaitState::Sleep, "epoll_wait")];
+            }
+            let facts = vec![
+                of_process(10, "app"),
+                stands(of_ten(10), polls),
+                descriptor(10, 5, "app", unix(100, None)),
+                descriptor(20, 5, "job", unix(101, Some("/run/server.sock"))),
+                blocked(30, "keeper", WaitState::Sleep, "epoll_wait"),
+            ];
+            explain([host(), facts, server].concat()).answer.title
+        };
+        let held = title(true);
+        assert!(held.contains("that keeper 30 holds"), "{held}");
+        let pooled = title(false);
+        assert!(pooled.contains("is idle"), "a connection of a pool: {pooled}");
     }
 
     #[test]

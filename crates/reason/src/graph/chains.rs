@@ -16,7 +16,7 @@ use super::index::Index;
 use super::leaf::is_loop;
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
-use super::question::{is_for_a_question, is_for_what_comes, question_of};
+use super::question::{is_for_a_question, is_for_what_comes, may_be_awaited, question_of};
 use super::relayed::{self, Relayed};
 use super::serving::serving_since;
 use super::wakers;
@@ -128,8 +128,9 @@ impl<'a> Chains<'a> {
             }
         }
         let debts = &self.index.debts;
-        for (pid, of_one) in debts.owes.iter().chain(&debts.awaits).chain(&debts.owed_before) {
-            for debt in of_one {
+        let owed = debts.owes.iter().chain(&debts.owed_before).map(|of| (of, true));
+        for ((pid, of_one), is_owed) in owed.chain(debts.awaits.iter().map(|of| (of, false))) {
+            for debt in of_one.iter().filter(|it| !is_owed || may_be_awaited(&self.index, it)) {
                 let (from, to) = (debt.since_ns.max(model.look.begin_ns), debt.seen_ns);
                 let thread = serving_since(&self.index, None, &[*pid], (debt.since_ns, to));
                 if let Some(thread) = thread.filter(|_| from < to) {

@@ -79,6 +79,12 @@ fn is_unix_listener(object: &ObjectRef) -> bool {
     matches!(object, ObjectRef::Unix { peer_ino: 0, path: Some(_), .. })
 }
 
+/// The thread of the waiter's own process that sent what ended its wait: a service that asks itself is answered by another of its threads.
+fn answered_by_sibling(wait: &WaitSpan) -> Option<ThreadRef> {
+    let sibling = |by: &&ThreadRef| by.pid == wait.thread.pid && by.tid != wait.thread.tid;
+    carrier(wait).filter(sibling).cloned()
+}
+
 /// Who has the other end of a connection, or is to accept it.
 pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
@@ -100,7 +106,7 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         _ => Vec::new(),
     };
     if is_own(&processes) {
-        return None;
+        return answered_by_sibling(wait);
     }
     processes.retain(is_other);
     if let Some(ObjectRef::Inet(socket)) = &wait.place.object
@@ -129,6 +135,9 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
                 }
             }
         };
+        if is_own(&processes) {
+            return answered_by_sibling(wait);
+        }
         processes.retain(is_other);
         // Who accepts may hand the connection on to a child, which is gone with it.
         let child = by.filter(|by| processes.iter().any(|of| index.families.descends(*by, of.pid)));

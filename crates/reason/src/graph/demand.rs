@@ -10,6 +10,7 @@ use super::debts::Debts;
 use super::end::{End, Lost};
 use super::ending;
 use super::ends::{Found, command_end_ns, command_root, is_own};
+use super::for_nobody;
 use super::question::{
     is_for_a_question, is_for_an_order, is_for_next_question, is_for_what_comes, question_of,
 };
@@ -97,11 +98,12 @@ impl<'a> Graph<'a> {
                 let leaves = chains.follow_wait(wait, look, far.is_some());
                 for leaf in turns.without(&chains.index, wait, leaves) {
                     let mut is_it = |far: &ThreadRef| awaited.takes(&chains.index, &leaf, far);
-                    if comes_back(&leaf) || far.as_ref().is_some_and(|far| !is_it(far)) {
+                    if for_nobody::is(&chains, &leaf) || far.as_ref().is_some_and(|far| !is_it(far))
+                    {
                         continue;
                     }
-                    // Who is to give it back and rests himself waits for work, and so does who waits for him.
-                    let rests = (is_word || far.is_some()) && rests(&leaf);
+                    // Who is to give it back and rests himself waits for work, and so does who waits for him; but not where he keeps a lock meanwhile.
+                    let rests = (is_word || far.is_some() && !is_for_a_lock(&leaf)) && rests(&leaf);
                     let counted = (counted && !rests) || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
                         true => subscriptions.take(&chains.index, wait, leaf, counted),
@@ -316,13 +318,12 @@ fn is_no_wait_for_work(model: &Model, wait: &WaitSpan) -> bool {
     kind.is_some_and(|kind| kind.is_never_work() || kind == LockKind::Semaphore && by_another)
 }
 
-/// Whether a chain leads by another process back to the first one's own, where a thread waits for what comes next or for a time of its own: they only
-/// show each other that they live, and nobody waits for himself.
-fn comes_back(leaf: &Leaf) -> bool {
-    let (first, root) = (&leaf.links[0].who, leaf.root());
-    let rests = matches!(root.class, WaitClass::Idle | WaitClass::FutexWait | WaitClass::PipeRead);
-    let by_another = leaf.links.iter().any(|link| link.who.pid != first.pid);
-    root.who.pid == first.pid && by_another && rests && leaf.named().is_none()
+/// Whether a chain passes a lock that somebody has: a lock by its class, or one inside of a server.
+fn is_for_a_lock(leaf: &Leaf) -> bool {
+    leaf.named().map(|at| &leaf.links[at]).is_some_and(|link| {
+        link.class.is_held()
+            || matches!(link.object, Object::Inside(_)) && link.class == WaitClass::FutexWait
+    })
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.

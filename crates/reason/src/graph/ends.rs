@@ -11,6 +11,7 @@ use super::awaited::Awaited;
 use super::chains::{ChainLink, Chains, Leaf};
 use super::conversation::asked_ns;
 pub use super::end::{End, EndKey, EndKind, Lost};
+use super::for_nobody;
 use super::index::Index;
 use super::short_waits::{ShortWaits, ready_by_sums};
 use super::subscriptions;
@@ -433,6 +434,7 @@ impl<'c, 'a> Found<'c, 'a> {
                 let is_rest = |leaf: &Leaf| {
                     rests && subscriptions::is_rest(leaf)
                         || subscriptions::is_of_master_at_rest(&chains.index, leaf)
+                        || for_nobody::is_owed(chains, leaf)
                 };
                 for leaf in leaves.into_iter().filter(|leaf| !is_rest(leaf) && !awaited.has(leaf)) {
                     let first = self.own_class(&leaf.links[0]);

@@ -10,6 +10,9 @@ use crate::model::object::Object;
 use crate::waits::{WaitClass, unit_job};
 use std::sync::Arc;
 
+/// Why whoever is at the other end of what is polled is next (ways/owed/descriptors.rs).
+pub(super) const BECAUSE_POLLED: &str = "of what is waited for nothing else leads on";
+
 /// One link: who did what, on what, when.
 #[derive(Debug, Clone)]
 pub struct ChainLink {
@@ -202,12 +205,14 @@ impl Leaf {
         let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
-        // A process whose unit is to start may well wait for its own clients by then, and so may a worker whose master waits for its end.
+        // A process whose unit is to start may well wait for its own clients by then, and so may a worker whose master waits for its end, and who was asked
+        // over a connection: of two scripts of one language both have its name.
         let holds_nothing = [
             unit_job::BECAUSE,
             handed_work::BECAUSE,
             handed_work::BECAUSE_OF_WORDS,
             only_child::BECAUSE,
+            BECAUSE_POLLED,
         ];
         let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle)
             && keeps
@@ -259,6 +264,7 @@ mod tests {
             Leaf { begin_ns: 0, end_ns: 1, links, circle: None }.named()
         };
         assert_eq!(of(Some(only_child::BECAUSE)), None);
+        assert_eq!(of(Some(BECAUSE_POLLED)), None, "it was asked over a connection");
         assert_eq!(of(Some(session_table::BECAUSE)), Some(0), "a session of the same server");
     }
 

@@ -6,11 +6,11 @@
 //! end of one), under_way.rs (what is written and still on its way), relayed.rs (which connection a proxy used for whom), parallel.rs (of several children the one that counts), serving.rs (the thread of a process that matters), worker_processes.rs (the workers of a server, if none is free), at_rest.rs (who rests and asks nobody), by_path.rs and upstreams.rs (what was asked over unix sockets), sessions.rs
 //! (the session of a database). chains.rs follows the ways
 //! through time, in leaves (leaf.rs), and with ending.rs to who was asked to end; awaited.rs says whom a process waits for that was asked about; ends.rs adds up where that stops (end.rs) and when (when.rs), each second once, and
-//! short_waits.rs and unseen.rs how much of it each reported wait stands for; demand.rs holds the whole, without waits for work (subscriptions.rs, turns.rs, of a command unasked.rs), and answers what rules ask of it; what_if.rs says what a
+//! short_waits.rs and unseen.rs how much of it each reported wait stands for; demand.rs holds the whole, without waits for work and for nobody (subscriptions.rs, turns.rs, for_nobody.rs, of a command unasked.rs), and answers what rules ask of it; what_if.rs says what a
 //! command would save without one of them. Must not: name a cause, or weigh one.
 
 mod at_rest;
-mod awaited;
+pub(crate) mod awaited;
 mod by_path;
 pub mod chains;
 mod channels;
@@ -20,6 +20,7 @@ pub mod demand;
 pub mod end;
 pub mod ending;
 pub mod ends;
+mod for_nobody;
 pub mod index;
 mod last_word;
 mod leaf;

@@ -2,6 +2,7 @@
 //!
 //! Must not: say who is to act (ways/).
 
+use super::debts::{APART_MIN, Debt};
 use super::index::Index;
 use super::next::Asker;
 use crate::facts::{Endpoint, GIVEN_PORTS, ObjectRef, ThreadRef};
@@ -83,15 +84,46 @@ pub(super) fn question_of(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>
     Some(known.or(asker.filter(|_| is_within)).unwrap_or(0))
 }
 
-/// Whether a wait is for the next question of a client who has had his answer, or has not asked yet, by the clocks of the connection: who
-/// waits so serves nobody.
+/// Whether a wait is for the next question of a client who has had his answer, or wants none, or has not asked yet, by the clocks of the connection
+/// and what he does: who waits so serves nobody.
 pub(super) fn is_for_next_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
     let Object::Inet(ino) = wait.object else { return false };
     let (debts, pid) = (&index.debts, wait.thread.pid);
     let of_process = [&debts.owes, &debts.owed_before].into_iter().filter_map(|of| of.get(&pid));
     debts.knows(pid)
         && is_for_a_question(index, wait)
-        && !of_process.flatten().any(|debt| debt.ino == ino && debt.seen_ns > wait.begin_ns)
+        && !of_process.flatten().any(|debt| {
+            debt.ino == ino && debt.seen_ns > wait.begin_ns && may_be_awaited(index, debt)
+        })
+}
+
+/// Whether somebody may wait for what a process owes. A log line or a measure that was sent wants no answer, and nothing on the connection says so
+/// before a second one has come: but nobody reads there where the other end is a process of this host of which every thread stands in something else
+/// from then on. An event loop, or a client on another host, may read whenever an answer comes.
+pub(super) fn may_be_awaited(index: &Index<'_>, debt: &Debt) -> bool {
+    let socket = index.model.called.socket(debt.ino);
+    let far = socket.map(|socket| index.connections.far_processes(socket)).unwrap_or_default();
+    far.is_empty() || !far.iter().all(|process| stands_elsewhere(index, process, debt))
+}
+
+/// Whether each thread of a process stands in something else from when it asked until it was last seen to have no answer.
+fn stands_elsewhere(index: &Index<'_>, process: &ThreadRef, debt: &Debt) -> bool {
+    use WaitClass::{Child, PipeRead, RunQueue, Timer};
+    let from_ns = (debt.since_ns + APART_MIN.ns()).max(index.model.look.begin_ns);
+    let elsewhere = |thread: &ThreadRef| {
+        let waits = index.waits.within(thread, from_ns, debt.seen_ns);
+        let of_others = |wait: &WaitSpan| wait.class == RunQueue || wait.place.syscall == "futex";
+        // Who sleeps again and again may look in between; not a runtime's thread at its own words.
+        match waits {
+            [] => false,
+            [only] if matches!(only.class, Timer | Child | PipeRead) => {
+                only.begin_ns <= from_ns && (only.standing || only.end_ns >= debt.seen_ns)
+            }
+            all => all.iter().all(of_others),
+        }
+    };
+    let threads = index.families.threads_of(&[process.pid]);
+    !threads.is_empty() && threads.iter().all(elsewhere)
 }
 
 /// Whether a wait stands on a connection that its own process made, and on which the other end has had the last word: for whatever comes
@@ -163,11 +195,12 @@ pub(super) fn is_asked_by(index: &Index<'_>, wait: &WaitSpan, asker: Option<Aske
 #[cfg(test)]
 mod tests {
     use super::is_for_an_order;
+    use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::index::Index;
-    use crate::graph::ways::scenes::child;
-    use crate::rules::net::scenes::inet;
-    use crate::rules::scenes::{at_place, descriptor, host};
+    use crate::graph::ways::scenes::{NO_ARGS, child, place, stands};
+    use crate::rules::net::scenes::{inet, spoken};
+    use crate::rules::scenes::{LOOK_NS, at_place, descriptor, endpoint, host, of_process, thread};
     use crate::waits::timeline::Observed;
 
     /// Process 20, a child of 10, reads a pipe into which another writes.
@@ -197,5 +230,30 @@ mod tests {
         assert!(is_an_order(10, true));
         assert!(!is_an_order(10, false), "a filter of a script waits for what that writes");
         assert!(!is_an_order(30, true), "another feeds it");
+    }
+
+    /// Seconds that server 20 owes to client 10, which has sent something and stands in a call.
+    fn owes(syscall: &str, reads: bool) -> f64 {
+        let near = inet("tcp", 100, "127.0.0.1:5000", "127.0.0.1:514", 1);
+        let far = inet("tcp", 101, "127.0.0.1:514", "127.0.0.1:5000", 1);
+        let at = place(syscall, NO_ARGS, reads.then(|| near.clone()));
+        let facts = vec![
+            of_process(20, "rsyslogd"),
+            endpoint(20, "rsyslogd", inet("tcp", 1, "127.0.0.1:514", "0.0.0.0:0", 10)),
+            spoken(10, "client", near.clone(), 7_000, true),
+            spoken(20, "rsyslogd", far, 7_000, false),
+            stands(thread(10, "client"), at),
+            stands(thread(20, "rsyslogd"), place("futex", NO_ARGS, None)),
+        ];
+        let ends = explain([host(), facts].concat()).answer.ends;
+        ends.iter().map(|end| end.seconds).sum()
+    }
+
+    #[test]
+    fn nothing_is_owed_to_a_client_that_does_something_else_all_the_while() {
+        let whole = LOOK_NS as f64 / 1e9;
+        assert!(owes("recvfrom", true) > 0.9 * whole, "it reads");
+        assert!(owes("epoll_wait", false) > 0.9 * whole, "a loop may read");
+        assert!(owes("clock_nanosleep", false) < 0.1 * whole, "it sleeps");
     }
 }

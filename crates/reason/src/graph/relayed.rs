@@ -132,6 +132,14 @@ fn on_connection(
     }
     let far = |debt: &Debt| far_pids(index, relay.pid, debt.ino);
     let pids = far(first);
+    // A service that asks itself passes nothing on: which of its threads answers, the wait of the one that asked shows.
+    let is_own = |socket: &InetRef| {
+        let far = index.connections.far_processes(socket);
+        !far.is_empty() && far.iter().all(|process| process.pid == relay.pid)
+    };
+    if index.model.called.socket(first.ino).is_some_and(is_own) {
+        return None;
+    }
     let own = (socket.local, socket.remote);
     let is_same = sent.iter().all(|debt| far(debt) == pids);
     if !is_same && !is_apart(index, (relay.pid, own), came_ns, &sent) {
@@ -432,6 +440,9 @@ mod tests {
         assert!(is_its_own(vec![held_back]), "a proxy asks at once");
         let answered = asked(PROXY, upstream(7, 81), 2_000, (ASKED_MS, true));
         assert!(is_its_own(vec![answered]), "it has its answer");
+        let itself = asked(PROXY, socket(7, 6080, 80), 2_000, (ASKED_MS, false));
+        let far = endpoint(PROXY, "proxy", socket(8, 80, 6080));
+        assert!(is_its_own(vec![itself, far]), "it has asked itself");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! somebody's own.
 //!
 //! By the descriptors that were read at the end of the look. Of several network namespaces that of whoever asks counts where
-//! it is known. Who is refused has no descriptor there, and his protocol is not known: ports are taken for each protocol by itself, so
-//! where processes have it by several nobody is named. Must not: guess by a program's name or its arguments.
+//! it is known. Ports are taken for each protocol by itself: where that of who is refused is not known, and processes have it by several,
+//! nobody is named. Must not: guess by a program's name or its arguments.
 
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::model::Model;
@@ -40,12 +40,16 @@ pub fn place(model: &Model, ip: IpAddr) -> Option<String> {
     is_named.then(|| format!("network namespace {}", link.netns_name))
 }
 
-/// The process that has an address; `asker` would have it too.
+/// The process that has an address, by the protocol of this socket if it is known; `asker` would have it too.
 pub fn owner<'m>(
     model: &'m Model,
-    address: SocketAddr,
+    (address, by): (SocketAddr, Option<&ObjectRef>),
     asker: &ThreadRef,
 ) -> Option<&'m ThreadRef> {
+    let is_tcp = match by {
+        Some(ObjectRef::Inet(socket)) => Some(socket.is_tcp()),
+        _ => None,
+    };
     let netns = |thread: &ThreadRef| {
         model.threads.identity(thread).map(|known| known.netns).filter(|netns| *netns != 0)
     };
@@ -57,6 +61,7 @@ pub fn owner<'m>(
                 && socket.remote.port() == 0
                 && (ip == other || ip.is_unspecified() || other.is_unspecified())
                 && own.is_none_or(|own| own == socket.netns)
+                && is_tcp.is_none_or(|is_tcp| is_tcp == socket.is_tcp())
                 && end.process.pid != asker.pid;
             is_there.then_some((socket.is_tcp(), &end.process))
         }
@@ -111,12 +116,22 @@ mod tests {
 
     #[test]
     fn of_two_that_have_a_port_by_different_protocols_nobody_knows_which_is_in_the_way() {
-        let of = |facts: Vec<Fact>| {
+        let by = |by: Option<&ObjectRef>, facts: Vec<Fact>| {
             let model = Model::new([host(), facts].concat());
             let asked = SocketAddr::from(([10, 0, 0, 1], 443));
-            owner(&model, asked, &thread(10, "app")).map(|process| process.pid)
+            owner(&model, (asked, by), &thread(10, "app")).map(|process| process.pid)
         };
+        let of = |facts| by(None, facts);
         assert_eq!(of(vec![has(30, "tcp")]), Some(30));
+        let unbound = |protocol: &str| {
+            let at: SocketAddr = "0.0.0.0:0".parse().expect("an address");
+            let (local, remote, protocol) = (at, at, protocol.into());
+            ObjectRef::Inet(InetRef { ino: 9, netns: 1, protocol, local, remote, state: 7 })
+        };
+        let both = || vec![has(30, "tcp"), has(20, "udp")];
+        assert_eq!(by(Some(&unbound("udp")), both()), Some(20));
+        assert_eq!(by(Some(&unbound("tcp")), both()), Some(30));
+        assert_eq!(by(Some(&unbound("udp")), vec![has(30, "tcp")]), None, "that bars no datagrams");
         assert_eq!(of(vec![has(30, "tcp"), has(20, "udp")]), None);
         assert_eq!(of(vec![has(30, "tcp"), has(30, "udp")]), Some(30), "it has both");
     }

@@ -4,10 +4,11 @@
 //! carries no process: who sends is whoever of this host is connected to the socket, was on a CPU, and waits for no
 //! answer. Must not: decide whether the drops matter, or whose fault they are.
 
-use crate::facts::{Endpoint, InetRef, ObjectRef, SocketState, ThreadRef};
+use crate::facts::{Endpoint, InetRef, ObjectRef, SocketState, ThreadRef, ThreadTime};
 use crate::measure::net_counter::growth;
 use crate::measure::tcp_stream::{SocketChanges, leads_to};
 use crate::model::Model;
+use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::Timelines;
 use std::collections::{BTreeMap, HashSet};
@@ -33,6 +34,19 @@ pub struct Dropping<'a> {
     pub waiting: BTreeMap<u32, (ThreadRef, f64)>,
     /// Processes of this host that are connected to it, have run, and wait for nothing.
     pub senders: Vec<&'a ThreadRef>,
+    /// What its reader, which has one thread alone, does most of the time that it waits for anything but datagrams.
+    pub away: Option<Away>,
+}
+
+/// What keeps a reader from reading.
+#[derive(Debug, Clone)]
+pub struct Away {
+    /// A sleep on purpose, or what it waits for.
+    pub class: WaitClass,
+    /// What it waits for.
+    pub object: Object,
+    /// How long within the look.
+    pub seconds: f64,
 }
 
 /// Every UDP socket that dropped something.
@@ -77,6 +91,7 @@ pub fn datagram_drops<'a>(
             counted: rate("RcvbufErrors"),
             waiting,
             senders,
+            away: away(model, timelines, endpoint.process.pid),
         });
     }
     all
@@ -104,6 +119,26 @@ fn waiting(
 fn has_run(model: &Model, pid: u32) -> bool {
     let mut times = model.threads.times.iter().filter(|time| time.thread.pid == pid).peekable();
     times.peek().is_none() || times.any(|time| time.run_ns > 0)
+}
+
+/// Of several threads nobody knows which is to read.
+fn away(model: &Model, timelines: &Timelines, pid: u32) -> Option<Away> {
+    let has_several = |time: &&ThreadTime| time.thread.pid == pid && time.thread.tid != pid;
+    if model.threads.times.iter().any(|time| has_several(&time)) {
+        return None;
+    }
+    let mut by: BTreeMap<&Object, (WaitClass, u64)> = BTreeMap::new();
+    let keeps = |class: WaitClass| {
+        let is_for_datagrams = matches!(class, WaitClass::SocketRead | WaitClass::Idle);
+        !is_for_datagrams
+            && (class == WaitClass::Timer || class.is_demand() || class.is_for_somebody())
+    };
+    for wait in timelines.waits().filter(|wait| wait.thread.pid == pid && keeps(wait.class)) {
+        let of = by.entry(&wait.object).or_insert((wait.class, 0));
+        of.1 += wait.within_ns(model.look.begin_ns, model.look.end_ns);
+    }
+    let (object, (class, ns)) = by.into_iter().max_by_key(|(_, (_, ns))| *ns)?;
+    Some(Away { class, object: object.clone(), seconds: ns as f64 / 1e9 })
 }
 
 fn senders<'a>(

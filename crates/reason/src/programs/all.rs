@@ -77,7 +77,8 @@ pub(super) fn plumbing() -> impl Iterator<Item = &'static [&'static str]> {
 pub(super) fn function_names() -> impl Iterator<Item = &'static str> {
     let alone = ALL.iter().flat_map(|it| {
         let its = &it.functions;
-        [its.takes_and_runs.0, its.takes_and_runs.1, its.child, its.worker, its.sleeps]
+        let takes = its.takes_and_runs;
+        [takes.0, takes.1, its.child, its.worker, its.sleeps, its.debugger]
     });
     let sleeps = ALL.iter().filter_map(|it| it.functions.behind).map(|(function, _)| function);
     plumbing().chain(alone).flatten().copied().chain(sleeps)
@@ -139,6 +140,15 @@ pub fn collectors() -> impl Iterator<Item = &'static Collector> {
 pub fn takes_connection(frames: &[UserFrame]) -> Option<&UserFrame> {
     let is_it = |frame: &&UserFrame| {
         let mut tables = ALL.iter().map(|it| it.functions.connections);
+        !frame.function.is_empty() && tables.any(|names| is_one_of(&frame.function, names))
+    };
+    frames.iter().find(is_it)
+}
+
+/// The function of a stack in which a program that was started so waits for a debugger.
+pub fn awaits_debugger(frames: &[UserFrame]) -> Option<&UserFrame> {
+    let is_it = |frame: &&UserFrame| {
+        let mut tables = ALL.iter().map(|it| it.functions.debugger);
         !frame.function.is_empty() && tables.any(|names| is_one_of(&frame.function, names))
     };
     frames.iter().find(is_it)

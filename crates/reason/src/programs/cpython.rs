@@ -46,6 +46,12 @@ pub(super) static CPYTHON: Program = Program {
                 ..PoolWorker::UNKNOWN
             },
             PoolWorker {
+                runs: "_process_worker",
+                file: "python3/process.py",
+                rests: &["Queue.get"],
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
                 runs: "ThreadedTaskDispatcher.handler_thread",
                 file: "task.py",
                 rests: &["Condition.wait"],
@@ -115,6 +121,7 @@ const METHODS: &[(&str, &str, &str)] = &[
     ("acquire", "python3/threading.py", "Semaphore.acquire"),
     ("get", "python3/queue.py", "Queue.get"),
     ("put", "python3/queue.py", "Queue.put"),
+    ("get", "python3/queues.py", "Queue.get"),
     ("result", "python3/_base.py", "Future.result"),
     ("exception", "python3/_base.py", "Future.exception"),
     ("wait", "python3/pool.py", "ApplyResult.wait"),

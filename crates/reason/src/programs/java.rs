@@ -109,6 +109,8 @@ pub static JAVA: Program = Program {
             "DruidDataSource.takeLast",
             "DruidDataSource.pollLast",
         ],
+        // The agent jdwp with suspend=y.
+        debugger: &["transport_waitForConnection"],
         ..Functions::NONE
     },
     files: Files {

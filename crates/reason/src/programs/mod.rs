@@ -48,8 +48,8 @@ mod tools;
 mod transfers;
 
 pub use all::{
-    brings_about, collectors, is_engine, is_extension, is_library, is_own_library, is_script, of,
-    of_interpreter, own_limit, runs, sends_to_a_replica, session, takes_connection,
+    awaits_debugger, brings_about, collectors, is_engine, is_extension, is_library, is_own_library,
+    is_script, of, of_interpreter, own_limit, runs, sends_to_a_replica, session, takes_connection,
     waits_for_child_in,
 };
 pub use bridge_port::BridgePort;
@@ -58,7 +58,7 @@ pub use doors::{Doors, Place};
 pub use function_names::{NamedFrames, is_known};
 pub use lock_methods::takes_lock_by_trying;
 pub use php::workers_setting;
-pub use pools::{InPool, awaited_task, does_task, ends_unseen, in_pool};
+pub use pools::{InPool, awaited_task, does_task, ends_unseen, in_pool, takes_next_task};
 pub use program::{AwaitedTask, Collector, Program, ReplicaSetting, stacks, stacks_with_warning};
 pub use questions::{is_of_local_state, says_no};
 pub use runtimes::freezer;

@@ -27,6 +27,8 @@ pub(super) static NODE: Program = Program {
         ],
         child: &["SyncProcessRunner::Spawn", "SyncProcessRunner::TryInitializeAndRunLoop"],
         worker: &["worker::Worker::Run", "worker::Worker::StartThread"],
+        // --inspect-brk and --inspect-wait.
+        debugger: &["inspector::Agent::WaitForConnectByOptions"],
         pools: &[PoolWorker {
             runs: "worker",
             file: "node",

@@ -21,6 +21,21 @@ pub enum InPool {
 /// What a thread with this stack, the innermost frame first, does in the pool of which it is, and the setting that says how large that is; none
 /// if it is of none.
 pub fn in_pool(frames: &[UserFrame]) -> Option<(InPool, &'static str)> {
+    let (called, row) = worker(frames)?;
+    let rests = called.is_none_or(|it| is_one_of(name(it), row.rests));
+    Some((if rests { InPool::Rest } else { InPool::Task }, row.setting))
+}
+
+/// Whether a thread with this stack stands in the function in which one of a pool takes its next task: not one of which no such function was read, as a
+/// task may well be machine code.
+pub fn takes_next_task(frames: &[UserFrame]) -> bool {
+    worker(frames).is_some_and(|(called, row)| {
+        called.is_some_and(|called| is_one_of(name(called), row.rests))
+    })
+}
+
+/// The row of the pool of which a thread with this stack is, and what the function that takes its tasks has called.
+fn worker(frames: &[UserFrame]) -> Option<(Option<&UserFrame>, &'static PoolWorker)> {
     let rows = || ALL.iter().flat_map(|it| it.functions.pools);
     let of = |frame: &UserFrame| rows().find(|row| is_worker(frame, row));
     let (at, row) =
@@ -30,9 +45,7 @@ pub fn in_pool(frames: &[UserFrame]) -> Option<(InPool, &'static str)> {
         true => !frame.function.is_empty(),
         false => is_of_language(frame) || is_extension(frame),
     };
-    let called = frames[..at].iter().rev().find(counts);
-    let rests = called.is_none_or(|it| is_one_of(name(it), row.rests));
-    Some((if rests { InPool::Rest } else { InPool::Task }, row.setting))
+    Some((frames[..at].iter().rev().find(counts), row))
 }
 
 /// The task that a thread with this stack waits for, if its own language's functions say so; not where it does another task meanwhile.
@@ -126,6 +139,17 @@ mod tests {
         assert_eq!(python(""), Some(InPool::Rest));
         let gets = "_queue_SimpleQueue_get @_queue.cpython-311-x86_64-linux-gnu.so < ";
         assert_eq!(python(gets), Some(InPool::Rest));
+        let takes = |inner: &str| {
+            let stack = format!("{inner}_process_worker @python3/process.py");
+            let frame = |text: &str| {
+                let (function, module) = text.split_once('@').expect("a file");
+                let (function, module) = (function.trim().into(), module.into());
+                UserFrame { function, module, ..UserFrame::default() }
+            };
+            takes_next_task(&stack.split(" < ").map(frame).collect::<Vec<UserFrame>>())
+        };
+        assert!(takes("read @libc.so.6 < get @python3/queues.py < "));
+        assert!(!takes("clock_nanosleep @libc.so.6 < "), "a task of machine code");
         let task = "work @pools.py < _WorkItem.run @python3/thread.py < ";
         assert_eq!(python(task), Some(InPool::Task));
         let node =

@@ -72,6 +72,8 @@ pub struct Functions {
     pub tasks: &'static [AwaitedTask],
     /// They wait for a connection of a pool all of which are in use.
     pub connections: &'static [&'static str],
+    /// Where a program that was started so waits for the first debugger, before it begins.
+    pub debugger: &'static [&'static str],
     /// On the way to a lock, and no function that a person knows.
     pub plumbing: &'static [&'static str],
 }
@@ -202,6 +204,7 @@ impl Functions {
         pools: &[],
         tasks: &[],
         connections: &[],
+        debugger: &[],
         plumbing: &[],
     };
 }

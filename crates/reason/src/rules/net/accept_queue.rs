@@ -8,7 +8,7 @@
 //! Must not: claim the wait of a client who has an end of his own at the server. Rejected: overflows alone (they are
 //! counted for all listeners of a namespace together).
 //!
-//! Edit together: listeners.rs.
+//! Edit together: listeners.rs, answer_circle.rs (who waits for an answer of his own service).
 
 use crate::facts::{Endpoint, InetRef, LimitKind, Ns, ObjectRef, ThreadRef};
 use crate::graph::debts::Debt;
@@ -17,8 +17,9 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::measure::own_functions::stands_in;
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{lifetimes, words};
 use crate::rules::action::{Action, Question};
+use crate::rules::net::answer_circle;
 use crate::rules::net::listeners::{Listener, claimed, clients, listeners, lost, server, were};
 use crate::rules::net::losses;
 use crate::rules::net::ways_out::command_in;
@@ -88,7 +89,11 @@ pub(crate) static RULE: Rule = Rule {
             "a_server_that_may_open_no_more_is_that",
         ),
     ],
-    remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
+    remedies: &[
+        "find what the server does instead of accepting",
+        "let no request wait for an answer of the same service, or serve with more threads or processes",
+        "raise the backlog for bursts",
+    ],
     stories: &["S3.5"],
     thresholds: &[&WAITED, &STANDS],
     finds: Finds::Look(find),
@@ -96,7 +101,12 @@ pub(crate) static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut found = Vec::new();
-    for listener in listeners(measures) {
+    let listeners = listeners(measures);
+    let circles = answer_circle::all(measures, &listeners);
+    for listener in listeners {
+        if circles.iter().any(|circle| circle.has(measures, listener)) {
+            continue;
+        }
         let has_waiting =
             listener.state.accept_queue > 0 || listener.dropped > 0 && listener.overflows > 0;
         if !has_waiting || listener.has_no_room_for_requests() {
@@ -107,7 +117,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             found.extend(matched(measures, ends, Listener { process, ..listener }));
         }
     }
-    found
+    let circles = circles.iter().filter_map(|circle| circle.matched(measures, ends));
+    circles.chain(found).collect()
 }
 
 /// Whether a process tries to accept, and is refused a descriptor for it.
@@ -285,22 +296,48 @@ fn wording(
         text: format!(
             "{queued} to be accepted, {} may{refused}. The server {does}{stands}.{}{who}",
             listener.state.accept_limit,
-            instead(measures, listener),
+            instead(measures, listener, class),
         ),
         evidence: evidence(measures, listener, longest),
-        remedy: remedy(listener.process, class),
+        remedy: remedy(measures, listener, class),
     }
 }
 
 /// Whom the server serves instead, and why it takes no more; sentences with a space before them.
-fn instead(measures: &Measures<'_>, listener: Listener<'_>) -> String {
+fn instead(measures: &Measures<'_>, listener: Listener<'_>, class: WaitClass) -> String {
     let serves = served(measures, listener.process).map_or_else(String::new, |client| {
         let client = words::who(&client);
         format!(" It serves one client at a time, and waits for the next word of {client}.")
     });
     let awaits = awaited(measures, listener.process)
         .map_or_else(String::new, |by| format!(" It waits for {}.", words::who(&by)));
-    format!("{serves}{awaits}{}", takes_no_more(measures, listener))
+    let begun = begun(measures, listener, class).map_or_else(String::new, |child| {
+        format!(" Its child {} serves a connection there, and has not ended.", words::who(&child))
+    });
+    format!("{serves}{awaits}{begun}{}", takes_no_more(measures, listener))
+}
+
+/// Of a server that sleeps: the one child that it has begun for a connection to its listener. Some may have no more than so many, and look for the end of one.
+fn begun(measures: &Measures<'_>, listener: Listener<'_>, class: WaitClass) -> Option<ThreadRef> {
+    let server = listener.process.pid;
+    let serves = |end: &&Endpoint| {
+        let is_child =
+            end.process.pid != server && measures.graph.parent_of(end.process.pid) == Some(server);
+        is_child && class == WaitClass::Timer && is_served(measures, listener, &end.object)
+    };
+    let all = measures.model.held.endpoints.iter().filter(serves);
+    let all: BTreeSet<u32> = all.map(|end| end.process.pid).collect();
+    let only = all.first().filter(|_| all.len() == 1)?;
+    let child = wait_words::main_thread(measures, *only);
+    lifetimes::is_there_at_end(measures.model, &child).then_some(child)
+}
+
+/// Whether a descriptor is a connection that was accepted from a listener.
+fn is_served(measures: &Measures<'_>, listener: Listener<'_>, object: &ObjectRef) -> bool {
+    let own = listener.socket;
+    let ObjectRef::Inet(socket) = object else { return false };
+    let is_there = socket.local.port() == own.local.port() && socket.remote.port() != 0;
+    is_there && socket.netns == own.netns && measures.graph.is_accepted(socket)
 }
 
 /// The program that a server has begun and waits for, or that one's own: what a shell runs, and not the shell.
@@ -378,14 +415,8 @@ fn takes_no_more(measures: &Measures<'_>, listener: Listener<'_>) -> String {
     if listener.state.accept_limit > 0 {
         return String::new();
     }
-    let own = listener.socket;
-    let accepted = |end: &Endpoint| match &end.object {
-        ObjectRef::Inet(socket) => {
-            let is_its = end.process.pid == listener.process.pid && socket.netns == own.netns;
-            let is_there = socket.local.port() == own.local.port() && socket.remote.port() != 0;
-            is_its && is_there && measures.graph.is_accepted(socket)
-        }
-        _ => false,
+    let accepted = |end: &Endpoint| {
+        end.process.pid == listener.process.pid && is_served(measures, listener, &end.object)
     };
     let mut all = BTreeSet::new();
     let mut by_client: BTreeMap<u32, (usize, ThreadRef)> = BTreeMap::new();
@@ -457,16 +488,14 @@ fn backlog(measures: &Measures<'_>, listener: Listener<'_>) -> Remedy {
     }
 }
 
-fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
+fn remedy(measures: &Measures<'_>, listener: Listener<'_>, class: WaitClass) -> Vec<Remedy> {
+    let server = listener.process;
     if class == WaitClass::Stopped {
         return vec![Remedy::to("continue the server").go_on(server)];
     }
-    vec![
-        Remedy {
-            text: "see what the server does instead; a longer backlog only helps against bursts"
-                .into(),
-            ..Remedy::default()
-        }
-        .look(server),
-    ]
+    let instead =
+        Remedy::to("see what the server does instead; a longer backlog only helps against bursts");
+    let begun = begun(measures, listener, class)
+        .map(|child| Remedy::to("see what keeps the child that serves a connection").look(&child));
+    std::iter::once(instead.look(server)).chain(begun).collect()
 }

@@ -143,6 +143,38 @@ fn whom_a_server_that_polls_one_client_serves_is_said() {
 }
 
 #[test]
+fn a_child_that_serves_a_connection_of_a_server_that_sleeps_is_said() {
+    let found = |children: &[u32], syscall: &str, port: u16| {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        facts.push(blocked(20, "server", WaitState::Sleep, syscall));
+        for pid in children {
+            let ino = 400 + u64::from(*pid);
+            let (near, far) = (format!("10.0.0.2:{port}"), format!("10.0.0.3:{}", 50_000 + pid));
+            facts.extend([
+                descriptor(*pid, 5, "server", inet("tcp", ino, &near, &far, 1)),
+                identity(Thread {
+                    thread: thread(*pid, "server"),
+                    parent_pid: 20,
+                    ..Thread::default()
+                }),
+                blocked(*pid, "server", WaitState::Sleep, "flock"),
+            ]);
+        }
+        let all = findings(facts);
+        let one = all.into_iter().find(|it| it.code == "net.accept_queue").expect("the queue");
+        let looks = one.remedy.iter().any(|way| way.command.ends_with("pid 30"));
+        assert_eq!(one.text.contains("Its child server 30 serves a connection there"), looks);
+        looks
+    };
+    assert!(found(&[30], "clock_nanosleep", 80));
+    assert!(!found(&[30, 31], "clock_nanosleep", 80), "one of several");
+    assert!(!found(&[30], "clock_nanosleep", 81), "a connection to another port");
+    assert!(!found(&[30], "recvfrom", 80), "it does not look for an end");
+    assert!(!found(&[], "clock_nanosleep", 80));
+}
+
+#[test]
 fn one_attempt_is_said_as_one() {
     let text = |overflows| {
         let mut facts = listener(5, overflows);

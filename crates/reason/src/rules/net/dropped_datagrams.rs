@@ -72,7 +72,7 @@ pub(super) fn matched<'m>(
     blamed: Culprit,
     mut wording: Wording,
 ) -> Match<'m> {
-    wording.evidence = evidence(one);
+    wording.evidence.splice(0..0, evidence(one));
     let matched = Match::new(blamed, Proof::TwoWitnesses, move |_| wording.clone());
     let lost = in_target(measures, one.waiting.clone());
     let holder = Some((&one.endpoint.process, "socket", "full receive buffer".to_string()));

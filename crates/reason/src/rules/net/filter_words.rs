@@ -19,11 +19,12 @@ pub(super) fn what(rule: &FilterRule) -> String {
         return "policy drop".into();
     }
     let mut parts = Vec::new();
-    let ip = if rule.family == "ip6" { "ip6" } else { "ip" };
+    // A table of `inet` has rules of both.
     let mut address = |word: &str, it: Option<(IpAddr, u8)>| {
         if let Some((network, bits)) = it {
             let whole = if network.is_ipv4() { u32::BITS } else { u128::BITS };
             let length = if u32::from(bits) == whole { String::new() } else { format!("/{bits}") };
+            let ip = if network.is_ipv4() { "ip" } else { "ip6" };
             parts.push(format!("{ip} {word} {network}{length}"));
         }
     };
@@ -151,6 +152,18 @@ fn let_pass(model: &Model, netns: u32, rule: &FilterRule, dropped: &Dropped<'_>)
 mod tests {
     use super::*;
     use crate::facts::{DroppedFlow, PacketDrops};
+
+    #[test]
+    fn an_address_of_ipv6_is_written_so_in_a_table_of_both() {
+        let to = |address: &str, bits| FilterRule {
+            handle: 2,
+            family: "inet".into(),
+            destination: Some((address.parse().expect("an address"), bits)),
+            ..FilterRule::default()
+        };
+        assert_eq!(what(&to("fd77::2", 128)), "ip6 daddr fd77::2 drop");
+        assert_eq!(what(&to("10.0.0.0", 8)), "ip daddr 10.0.0.0/8 drop");
+    }
 
     #[test]
     fn a_port_that_was_given_to_a_client_is_in_no_way_out() {

@@ -1,7 +1,8 @@
 //! Listening sockets, and who waits for them: to be connected, or accepted.
 //!
 //! What the rules of a listener's two queues share: what it dropped, what its namespace counts, its clients, and which ends are theirs. The kernel
-//! counts for all listeners of a namespace together, and for each what it dropped, whyever. Must not: say which of the queues is to blame.
+//! counts for all listeners of a namespace together, and for each what it dropped, whyever. A process that was asked about may stand behind a client, as
+//! who reads what its child fetches does: what it waits through that client is lost to the listener too. Must not: say which of the queues is to blame.
 //!
 //! Edit together: accept_queue.rs, syn_backlog.rs.
 
@@ -161,15 +162,51 @@ pub(super) fn lost(measures: &Measures<'_>, listener: Listener<'_>, waits: &[&Wa
         let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
         lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
     }
-    if is_asked_about(model, listener) { lost } else { in_target(measures, lost) }
+    if is_asked_about(model, listener) {
+        return lost;
+    }
+    let own = in_target(measures, lost);
+    if own.is_empty() { behind(measures, listener, waits) } else { own }
+}
+
+/// What a process that was asked about waits for the listener through the clients whose waits these are.
+fn behind(measures: &Measures<'_>, listener: Listener<'_>, waits: &[&WaitSpan]) -> Losses {
+    let asked = asked_about(measures.model);
+    let waited_on: HashSet<&Object> = waits.iter().map(|wait| &wait.object).collect();
+    let mut lost = Losses::new();
+    for end in measures.graph.ends.iter().filter(|end| is_of_queue(end, listener, &waited_on)) {
+        let own = asked.filter(|pid| end.links[0].who.pid == *pid);
+        if let Some((pid, (thread, seconds))) = own.and_then(|pid| end.victims.get_key_value(&pid))
+        {
+            lost.entry(*pid).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
+        }
+    }
+    lost
+}
+
+/// The process that somebody asked about.
+fn asked_about(model: &Model) -> Option<u32> {
+    let target = model.look.target.as_ref().filter(|target| target.kind == TargetKind::Process);
+    target.map(|target| target.pid)
+}
+
+/// Whether an end is that its chain waits on one of these connections, for a server that has not accepted it.
+fn is_of_queue(end: &End, listener: Listener<'_>, waited_on: &HashSet<&Object>) -> bool {
+    let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
+    match end.kind {
+        EndKind::Remote | EndKind::Link => waited_on.contains(&end.object),
+        EndKind::Works | EndKind::Sleep => {
+            by_server && end.links.iter().any(|link| waited_on.contains(&link.object))
+        }
+        _ => false,
+    }
 }
 
 /// Whether a process that somebody asked about has the listener open.
 fn is_asked_about(model: &Model, listener: Listener<'_>) -> bool {
-    let target = model.look.target.as_ref().filter(|target| target.kind == TargetKind::Process);
     let has_it = |end: &Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.socket.ino);
-    target.is_some_and(|target| {
-        model.held.endpoints.iter().any(|end| end.process.pid == target.pid && has_it(end))
+    asked_about(model).is_some_and(|pid| {
+        model.held.endpoints.iter().any(|end| end.process.pid == pid && has_it(end))
     })
 }
 
@@ -183,16 +220,15 @@ pub(super) fn claimed<'m>(
     clients: &[&WaitSpan],
 ) -> Match<'m> {
     let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
-    let pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
-    let through = |end: &End| end.links.iter().any(|link| waited_on.contains(&link.object));
+    let mut pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
+    pids.extend(behind(measures, listener, clients).into_keys());
     let mut path_seconds = 0.0;
     for (at, end) in ends.iter().enumerate() {
-        let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
-        let victims = match end.kind {
-            EndKind::Remote | EndKind::Link if waited_on.contains(&end.object) => None,
-            EndKind::Works | EndKind::Sleep if by_server && through(end) => Some(pids.clone()),
-            _ => continue,
-        };
+        if !is_of_queue(end, listener, &waited_on) {
+            continue;
+        }
+        let is_connection = matches!(end.kind, EndKind::Remote | EndKind::Link);
+        let victims = (!is_connection).then(|| pids.clone());
         let is_ours = |pid: &u32| victims.as_ref().is_none_or(|pids| pids.contains(pid));
         if end.victims.keys().any(is_ours) {
             path_seconds += end.seconds;
@@ -208,4 +244,49 @@ pub(super) fn claimed<'m>(
 /// `was` or `were`.
 pub(super) fn were(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{at_place, blocked, identity, thread};
+
+    /// What is found about shell 8, whose child has asked a server that sleeps; that has accepted its connection, or not.
+    fn found(is_accepted: bool) -> Vec<(String, Vec<u32>)> {
+        let state = SocketState { accept_queue: 1, accept_limit: 50, ..SocketState::default() };
+        let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+        let near = || inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", 1);
+        let place = |syscall: &str, object: Option<ObjectRef>| Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            object,
+            ..Place::default()
+        };
+        let mut waits = place("wait4", None);
+        waits.args[0] = 10;
+        let child = Thread { thread: thread(10, "curl"), parent_pid: 8, ..Thread::default() };
+        let mut facts = vec![
+            look_at(TargetKind::Process, 8),
+            identity(child),
+            with_state(20, "server", listens, state),
+            spoken(10, "curl", near(), 0, true),
+            at_place(8, "sh", waits),
+            at_place(10, "curl", place("recvfrom", Some(near()))),
+            blocked(20, "server", WaitState::Sleep, "clock_nanosleep"),
+        ];
+        if is_accepted {
+            let far = inet("tcp", 101, "10.0.0.2:80", "10.0.0.1:40000", 1);
+            facts.push(spoken(20, "server", far, 0, false));
+        }
+        let above = findings(facts).into_iter();
+        above.map(|it| (it.code, it.victims.iter().map(|one| one.pid).collect())).collect()
+    }
+
+    #[test]
+    fn who_waits_for_a_client_in_the_queue_waits_for_who_does_not_accept() {
+        assert_eq!(found(false), [("net.accept_queue".to_string(), vec![8])]);
+        let accepted = found(true);
+        assert!(accepted.iter().all(|(code, _)| code != "net.accept_queue"), "{accepted:?}");
+    }
 }

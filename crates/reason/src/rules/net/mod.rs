@@ -20,6 +20,9 @@ mod address_family;
 mod address_twice;
 #[cfg(test)]
 mod address_twice_tests;
+mod answer_circle;
+#[cfg(test)]
+mod answer_circle_tests;
 pub(crate) mod backlog_full;
 pub(crate) mod bad_checksum;
 pub(crate) mod bridge_full;

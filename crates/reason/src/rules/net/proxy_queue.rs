@@ -78,6 +78,10 @@ pub(crate) static RULE: Rule = Rule {
             "a_tunnel_that_carries_several_questions_on_one_connection_keeps_none",
         ),
         Refutation::new(
+            "its upstream is itself: its own question is among those that came",
+            "a_service_that_asks_itself_keeps_none",
+        ),
+        Refutation::new(
             "nothing was asked of the upstream meanwhile: the process takes its own time",
             "who_has_asked_nobody_takes_his_own_time",
         ),
@@ -437,6 +441,17 @@ mod tests {
         let first = [asks(11, 4_800), passes_on(1, 4_800, true)].concat();
         let facts = vec![first, asks(12, 4_000), passes_on(2, 4, false)];
         assert!(says(CODE, scene(facts)));
+    }
+
+    #[test]
+    fn a_service_that_asks_itself_keeps_none() {
+        let near = inet("tcp", 902, "127.0.0.1:6001", "127.0.0.1:80", 1);
+        let far = inet("tcp", 903, "127.0.0.1:80", "127.0.0.1:6001", 1);
+        let own = vec![
+            spoken(PROXY, "proxy", near, 4_800, true),
+            spoken(PROXY, "proxy", far, 4_800, false),
+        ];
+        assert!(!says(CODE, scene(vec![asks(11, 4_800), own])));
     }
 
     #[test]

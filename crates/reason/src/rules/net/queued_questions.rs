@@ -80,6 +80,10 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
     let asked = by_age(graph.debts().awaits.get(&pid)?);
     let upstream = most_asked(measures, &asked)?;
     let servers = servers(measures, &asked);
+    // A service that asks itself has no upstream: its own question is among those that came.
+    if servers.iter().any(|server| server.pid == pid) {
+        return None;
+    }
     if carries_several(measures, (pid, &servers), &owes, &asked) {
         return None;
     }

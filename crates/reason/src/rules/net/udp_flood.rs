@@ -2,22 +2,32 @@
 //!
 //! The socket's own count of drops and the namespace's RcvbufErrors both grow while the program reads on. Where exactly one
 //! process of this host sends to the socket without waiting for answers, it is to blame; else the reader, who at least can
-//! be found.
+//! be found. What a reader does between its reads is said of either.
 //!
 //! Must not: fire where the program does not read. Rejected: whoever is connected as the sender (a socket may stand connected
 //! for days).
 
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::datagram_drops::Dropping;
+use crate::measure::datagram_drops::{Away, Dropping};
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_datagrams::{
     COUNTED, DROPS, READS, SERIOUS, dropping, matched, reads,
 };
 use crate::rules::net::ways_out::{command_in, pause};
-use crate::rules::wording::{Remedy, Wording};
+use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+
+/// The least part of the look that a reader is away.
+static AWAY: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "part of the look that the only thread of the reader sleeps or waits for something else than datagrams: it could read twice as many without",
+    "chosen: the greater part",
+);
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -40,7 +50,7 @@ pub(crate) static RULE: Rule = Rule {
         "a larger buffer (net.core.rmem_max) only helps against bursts",
     ],
     stories: &["S0.16", "S2.10"],
-    thresholds: &[&DROPS, &COUNTED, &READS, &SERIOUS],
+    thresholds: &[&DROPS, &COUNTED, &READS, &SERIOUS, &AWAY],
     finds: Finds::Look(find),
 };
 
@@ -56,7 +66,48 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     matches.collect()
 }
 
+/// What keeps the reader from reading for most of the look.
+fn away<'m>(measures: &Measures<'_>, one: &'m Dropping<'_>) -> Option<&'m Away> {
+    one.away.as_ref().filter(|away| away.seconds >= AWAY.value * measures.model.look.seconds())
+}
+
+fn does(away: &Away) -> String {
+    match away.class {
+        WaitClass::Timer => "sleeps".to_string(),
+        WaitClass::RunQueue => "waits for a CPU".to_string(),
+        class => format!("waits ({})", class.word()),
+    }
+}
+
+/// A reader that does something else between its reads.
+fn read_too_seldom(measures: &Measures<'_>, one: &Dropping<'_>, away: &Away) -> Wording {
+    let server = words::who(&one.endpoint.process);
+    let does = does(away);
+    let evidence = Evidence::new("waited between its reads", away.seconds, "s", "sched_switch");
+    Wording {
+        title: format!(
+            "{server} {does} between its reads of udp {}, which drops",
+            one.socket.local
+        ),
+        text: format!(
+            "{} datagrams a second are dropped there; {} a second are read meanwhile from the UDP sockets of its network namespace, and it {does} \
+             for {} of {}. More datagrams wait than its buffer has room for ({}).",
+            words::rate(one.dropped),
+            words::rate(one.read),
+            words::seconds(away.seconds),
+            words::seconds(measures.model.look.seconds()),
+            words::bytes(one.state.receive_limit_bytes as f64),
+        ),
+        evidence: vec![evidence],
+        remedy: vec![Remedy::to("see what it does between its reads").look(&one.endpoint.process)],
+    }
+}
+
 fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
+    let away = away(measures, one);
+    if let Some(away) = away.filter(|_| one.senders.len() != 1) {
+        return read_too_seldom(measures, one, away);
+    }
     let server = words::who(&one.endpoint.process);
     let place = one.socket.local;
     let by = match one.senders[..] {
@@ -78,11 +129,14 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
         text: "slow the sender, or read with more threads (SO_REUSEPORT)".into(),
         ..Remedy::default()
     };
+    let rests = away.map_or_else(String::new, |away| {
+        format!(" The reader {} for {} in between.", does(away), words::seconds(away.seconds))
+    });
     Wording {
         title: format!("datagrams flood {server} on udp {place}{by}: it cannot read them all"),
         text: format!(
             "{} a second are dropped there; {} a second are read meanwhile from the UDP sockets of its network namespace. Whoever waits for an \
-             answer waits in vain as often.",
+             answer waits in vain as often.{rests}",
             words::rate(one.dropped),
             words::rate(one.read),
         ),
@@ -95,7 +149,7 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
 mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{endpoint, fact, thread};
+    use crate::rules::scenes::{LOOK_NS, endpoint, fact, thread};
 
     const CODE: &str = "net.udp_flood";
 
@@ -118,6 +172,22 @@ mod tests {
             ThreadTime { thread, until_ns: crate::rules::scenes::LOOK_NS, ..ThreadTime::default() };
         beside.push(fact(Body::ThreadTime(idle)));
         assert_eq!(codes(beside), ["net.socket_full"]);
+    }
+
+    #[test]
+    fn who_sleeps_between_his_reads_is_said_to_and_is_late_where_nobody_is_seen_to_send() {
+        let sleeps = |part| crate::rules::scenes::slept(20, "server", 0, LOOK_NS / part);
+        let found = |part| findings([flooded(), vec![sleeps(part)]].concat());
+        let often = found(1);
+        assert_eq!((&*often[0].code, often[0].culprit.pid), (CODE, Some(20)));
+        assert!(often[0].title.contains("sleeps between its reads of udp"), "{}", often[0].title);
+        assert_eq!(often[0].remedy[0].command, "holdup pid 20");
+        assert!(found(4)[0].title.starts_with("datagrams flood"), "it reads for most of the look");
+        let to = inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1);
+        let sender = endpoint(30, "sender", to);
+        let sent = findings([flooded(), vec![sleeps(1), sender]].concat());
+        assert_eq!(sent[0].culprit.pid, Some(30));
+        assert!(sent[0].text.contains("The reader sleeps for 5 s in between"), "{}", sent[0].text);
     }
 
     #[test]

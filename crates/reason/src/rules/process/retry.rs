@@ -145,7 +145,7 @@ fn checks(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, wording: Wordin
 fn has_it<'m>(measures: &'m Measures<'_>, end: &End, tries: &Tries<'_>) -> Option<&'m ThreadRef> {
     match (&end.object, end.class) {
         (Object::Address(address), WaitClass::TakenAddress) => {
-            owner(measures.model, *address, &tries.last.thread)
+            owner(measures.model, (*address, tries.last.object.as_ref()), &tries.last.thread)
         }
         _ => None,
     }

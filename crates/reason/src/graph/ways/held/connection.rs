@@ -19,7 +19,7 @@ pub(super) static WAY: Way = Way {
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
-    use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+    use crate::graph::ways::scenes::{NO_ARGS, ended, led, of_ten, place, stands};
     use crate::rules::scenes::{endpoint, identity, thread};
 
     #[test]
@@ -31,6 +31,21 @@ mod tests {
         assert_eq!(led(vec![reads(), server]), ("end of a connection", Some(20)));
         let own = endpoint(10, "app", far());
         assert_ne!(led(vec![reads(), own]).0, "end of a connection");
+    }
+
+    #[test]
+    fn a_service_that_asks_itself_is_answered_by_another_of_its_threads() {
+        let object = |ino, local: &str, remote: &str| {
+            let at = |text: &str| text.parse().expect("an address");
+            let (local, remote, protocol) = (at(local), at(remote), "tcp".into());
+            ObjectRef::Inet(InetRef { ino, netns: 1, protocol, local, remote, state: 1 })
+        };
+        let near = object(100, "127.0.0.1:6000", "127.0.0.1:80");
+        let far = endpoint(10, "app", object(200, "127.0.0.1:80", "127.0.0.1:6000"));
+        let place = || place("recvfrom", NO_ARGS, Some(near.clone()));
+        let by = |tid| ended(of_ten(10), place(), of_ten(tid), WakeContext::SoftInterrupt);
+        assert_eq!(led(vec![by(11), far.clone()]), ("end of a connection", Some(11)));
+        assert_ne!(led(vec![by(10), far]).0, "end of a connection", "a packet that came late");
     }
 
     #[test]

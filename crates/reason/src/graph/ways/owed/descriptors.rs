@@ -17,6 +17,7 @@ use crate::graph::by_path::{asked_anew, is_asked_before};
 use crate::graph::channels::waits_for_undelivered;
 use crate::graph::conversation::{WAITS_LOOKED_AT, goes_on_by_clock};
 use crate::graph::index::Index;
+use crate::graph::leaf::BECAUSE_POLLED;
 use crate::graph::next::{Asker, Next};
 use crate::graph::question::{all_read_on, is_for_a_question};
 use crate::graph::serving::{chosen, held_up};
@@ -29,9 +30,9 @@ use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub(super) static WAY: Way = Way {
+pub(in crate::graph) static WAY: Way = Way {
     name: "descriptors",
-    because: "of what is waited for nothing else leads on",
+    because: BECAUSE_POLLED,
     of: FOR_EVENTS,
     thresholds: &[&RESTS_MIN, &STOOD_MIN],
     follow: |at| among_polled(at.index, at.wait, at.asker).filter(|it| !is_of_no_use(at, it)),
@@ -219,7 +220,7 @@ fn leads(index: &Index<'_>, wait: &WaitSpan, end: &Endpoint, asked: &Asked) -> O
             }
             let far = index.connections.endpoints_on(*peer_ino).iter();
             let far: Vec<ThreadRef> = far.map(|end| end.process.clone()).collect();
-            if all_read_on(index, &far, *peer_ino) {
+            if all_read_on(index, &far, *peer_ino) || at_rest::was_for_a_time(index, wait, &far) {
                 return None;
             }
             far

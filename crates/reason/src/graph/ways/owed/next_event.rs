@@ -1,12 +1,15 @@
 //! An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next waits.
 //!
-//! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop.
+//! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop. Nobody has ended
+//! one that stands: what leads on is what it polls, if who is there is held up: it has polled that before too, as far as it had asked there by then.
 //! Must not: take who came with a question of his own for somebody who was waited for, or who was asked only after the clock had ended the
 //! wait: until then it was for a time of the loop's own. Rejected: the next wait of the same thread alone (a
 //! runtime's next wait is often another thread's).
 
+use super::descriptors;
 use super::event_loop::ended_by_interrupt;
 use crate::facts::ThreadRef;
+use crate::graph::at_rest;
 use crate::graph::channels::far_end;
 use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT, owes};
 use crate::graph::index::Index;
@@ -14,7 +17,7 @@ use crate::graph::next::Next;
 use crate::graph::question::is_ended_by_a_question;
 use crate::graph::wakers::{SAMPLES_APART, by_kernel_thread, waker};
 use crate::graph::ways::held::holder;
-use crate::graph::ways::way::{FOR_EVENTS, Way};
+use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 use std::cell::OnceCell;
@@ -28,12 +31,13 @@ pub(super) static WAY: Way = Way {
     because: "it ended the first wait after this one that the clock alone did not end",
     of: FOR_EVENTS,
     thresholds: &[&PAUSE_MAX, &SAMPLES_APART],
-    follow: |at| after_the_clock(at.index, at.wait).filter(|by| at.was_there(by)).map(Next::Thread),
+    follow: |at| after_the_clock(at).filter(|by| at.was_there(by)).map(Next::Thread),
 };
 
 /// An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next
 /// waits, after waits that only the clock ended.
-fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+fn after_the_clock(at: &Waiter<'_>) -> Option<ThreadRef> {
+    let (index, wait) = (at.index, at.wait);
     if !ended_by_interrupt(wait) {
         return None;
     }
@@ -54,7 +58,17 @@ fn after_the_clock(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     }
     let holder = || holder(index, last).or_else(|| far_end(index, last));
     let waker = waker(index, last).filter(|_| !by_kernel_thread(last));
-    waker.or_else(holder).filter(|by| !is_asked_later(index, wait, last, by))
+    let still_polled = || held_up_there(&Waiter { wait: last, ..*at });
+    let by = waker.or_else(holder).or_else(still_polled);
+    by.filter(|by| !is_asked_later(index, wait, last, by))
+}
+
+/// Who is left of those whom a loop polls that stands, and is held up.
+fn held_up_there(at: &Waiter<'_>) -> Option<ThreadRef> {
+    let Next::Thread(by) = (descriptors::WAY.follow)(at).filter(|_| at.wait.standing)? else {
+        return None;
+    };
+    (!at_rest::rests(at.index, by.pid, at.wait.begin_ns)).then_some(by)
 }
 
 /// Whether a loop's process asked somebody only after the clock had ended a wait, and he owed it nothing until then.
@@ -111,7 +125,7 @@ fn handed_over<'a>(
 mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{NO_ARGS, ended, led, of_ten, place};
-    use crate::rules::scenes::{LOOK_NS, thread};
+    use crate::rules::scenes::{LOOK_NS, descriptor, thread};
 
     /// Thread 10 looks at the clock, and then 20 ends its next wait, so long after.
     fn next(pause_ns: Ns) -> (&'static str, Option<u32>) {
@@ -207,6 +221,53 @@ mod tests {
     fn who_is_asked_only_when_a_time_is_over_was_not_waited_for_until_then() {
         assert_eq!(next_of(4_005), ("", None), "it was for a time of its own");
         assert_eq!(next_of(20), ("next event", Some(20)), "he owed the answer all the while");
+    }
+
+    /// Thread 10 looks at the clock, and then stands, and polls its connection to server 20, which does this; when the process of 10 woke it, if it did.
+    fn still_polled(server: Place, asked_ns: Option<Ns>) -> (&'static str, Option<u32>) {
+        let unix = |ino: u64, path: Option<&str>| {
+            let path = path.map(Into::into);
+            ObjectRef::Unix { ino, peer_ino: ino ^ 1, path }
+        };
+        let clock = WakeContext::HardInterrupt;
+        let first =
+            ended(of_ten(10), place("epoll_wait", NO_ARGS, None), ThreadRef::default(), clock);
+        let stands = |thread: ThreadRef, place: Place, since_ns: Ns| {
+            let blocked = Blocked { thread, place, since_ns, ..Blocked::default() };
+            Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+        };
+        let polls = Place { polled: vec![5], ..place("epoll_wait", NO_ARGS, None) };
+        let by_ten =
+            |at_ns| Wake { at_ns, context: WakeContext::Task, by: of_ten(10), ..Wake::default() };
+        let asked = asked_ns.map(|end_ns| Wait {
+            thread: thread(20, "server"),
+            begin_ns: 0,
+            end_ns,
+            place: place("epoll_wait", NO_ARGS, None),
+            wake: Some(by_ten(end_ns)),
+            ..Wait::default()
+        });
+        let mut facts = vec![
+            first,
+            stands(of_ten(10), polls, LOOK_NS - 990_000_000),
+            descriptor(10, 5, "app", unix(100, None)),
+            descriptor(20, 5, "server", unix(101, Some("/run/server.sock"))),
+            stands(thread(20, "server"), server, asked_ns.unwrap_or(0)),
+        ];
+        facts.extend(asked.map(|wait| Fact { at_ns: wait.end_ns, body: Body::Wait(wait) }));
+        led(facts)
+    }
+
+    #[test]
+    fn whom_a_loop_still_polls_it_waited_for_before_the_clock_too_if_that_is_held_up() {
+        let file = || ObjectRef::File(FileRef { ino: 9, ..FileRef::default() });
+        let held = || place("flock", NO_ARGS, Some(file()));
+        assert_eq!(still_polled(held(), None), ("next event", Some(20)));
+        assert_eq!(still_polled(held(), Some(20_000_000)), ("next event", Some(20)));
+        let rests = place("epoll_wait", NO_ARGS, None);
+        assert_eq!(still_polled(rests, None), ("", None), "it has answered, or was not asked");
+        let later = Some(LOOK_NS - 995_000_000);
+        assert_eq!(still_polled(held(), later), ("", None), "it was asked only then");
     }
 
     #[test]
