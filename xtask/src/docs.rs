@@ -64,10 +64,14 @@ fn run_session(root: &Path, session: &Session) -> Result<(), String> {
     let answer = std::fs::create_dir_all(&own)
         .map_err(|error| format!("{}: {error}", session.line))
         .and_then(|()| {
+            // What came before is shown with what broke: it is where the cause stands.
+            let mut before = String::new();
             for (index, step) in session.steps.iter().enumerate() {
                 let last = index + 1 == session.steps.len();
-                run_step(root, &own, step, session.shape, if last { session.exit } else { 0 })
-                    .map_err(|complaint| format!("{}: {complaint}", step.line))?;
+                let exit = if last { session.exit } else { 0 };
+                let text = run_step(root, &own, step, session.shape, exit)
+                    .map_err(|complaint| format!("{}: {complaint}{before}", step.line))?;
+                before.push_str(&format!("\n--- `{}` before it printed\n{text}", step.command));
             }
             Ok(())
         });
@@ -76,7 +80,14 @@ fn run_session(root: &Path, session: &Session) -> Result<(), String> {
     answer
 }
 
-fn run_step(root: &Path, own: &Path, step: &Step, shape: bool, exit: i32) -> Result<(), String> {
+/// Runs a step; what it printed.
+fn run_step(
+    root: &Path,
+    own: &Path,
+    step: &Step,
+    shape: bool,
+    exit: i32,
+) -> Result<String, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("bash")
         .args(["-c", &format!("set -o pipefail\nexec 2>&1\n{}", step.command)])
@@ -103,7 +114,7 @@ fn run_step(root: &Path, own: &Path, step: &Step, shape: bool, exit: i32) -> Res
         let promised = step.promised.join("\n");
         return Err(format!("`{}` promised\n{promised}\n--- but printed\n{text}", step.command));
     }
-    Ok(())
+    Ok(text.into_owned())
 }
 
 #[cfg(test)]
@@ -122,6 +133,8 @@ mod tests {
         assert!(ran("```console test\n$ echo one\ntwo\n```\n").unwrap_err().starts_with("2: "));
         assert!(ran("```console test\n$ false\n```\n").is_err());
         assert!(ran("```console test\n$ false | true\n```\n").is_err());
+        let after = ran("```console test\n$ echo cause\n$ false\n```\n").unwrap_err();
+        assert!(after.ends_with("`echo cause` before it printed\ncause\n"), "{after}");
     }
 
     #[test]

@@ -21,6 +21,9 @@ const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 12 } else { 250 };
 /// The same, for the last thing that is read: nothing comes behind it that may take longer than was thought.
 const PART_OF_CPU_AT_LAST: u64 = if cfg!(debug_assertions) { 11 } else { 210 };
 
+/// A longer walk is paid from the time that a look has really lasted, once it has found something.
+const WALK_NS_MAX: Ns = if cfg!(debug_assertions) { 6_000_000 } else { 300_000 };
+
 /// CPU time that the calling thread has used.
 pub fn cpu_ns() -> Ns {
     clock_ns(ClockId::ThreadCPUTime)
@@ -77,6 +80,11 @@ impl Allowance {
     /// A walk took so long; it is paid by whoever paid for what it was part of.
     pub(crate) fn saw_walk(&mut self, walk_ns: Ns) {
         self.walk_ns = walk_ns;
+    }
+
+    /// Whether a walk takes a good part of what a second gives: a process of hundreds of threads.
+    pub(crate) fn is_walk_dear(&self) -> bool {
+        self.walk_ns > WALK_NS_MAX
     }
 
     /// Pays.

@@ -16,9 +16,14 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// Threads whose stacks are read at once. How many there is time for is another question, and mostly fewer (budget.rs).
-const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
+/// The same where a look has lasted less than by what it is counted what reading may take: what is given beyond the time is for names and for
+/// partners, and not for hundreds of threads of a pool that all stand at one place.
+pub(crate) const THREADS_AHEAD_OF_TIME_MAX: usize = 128;
 /// Threads of a process that come before those of the next.
 const SHARE: usize = 16;
+/// Such shares of a process that come before the rest of any.
+const SHARES_FIRST: usize = 4;
 /// Shorter waits are not worth a stack.
 pub const WAIT_NS_MIN: Ns = 100_000_000;
 /// Who has waited for events for longer has nothing to do.
@@ -76,7 +81,12 @@ pub(crate) fn known(facts: &[Fact]) -> impl Iterator<Item = u32> {
 }
 
 /// Of standing waits and where their threads left user space, whose stacks to read.
-pub(crate) fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
+pub(crate) fn at_the_end(
+    left: Vec<Left>,
+    waits: &[Fact],
+    wanted: &Wanted,
+    threads_max: usize,
+) -> Chosen {
     let standing = waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) => Some((fact.at_ns, blocked)),
         _ => None,
@@ -106,19 +116,19 @@ pub(crate) fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Ch
         };
         (waits_ns >= WAIT_NS_MIN).then_some((rank, waits_ns, left))
     });
-    first(ranked.collect(), &wanted.known)
+    first(ranked.collect(), &wanted.known, threads_max)
 }
 
 /// While a look goes on: those of its target that already wait for long.
-pub(crate) fn between(left: Vec<Left>, known: &HashSet<u32>) -> Chosen {
+pub(crate) fn between(left: Vec<Left>, known: &HashSet<u32>, threads_max: usize) -> Chosen {
     let ranked = left.into_iter().filter_map(|left| {
         let waits_ns = left.at_ns.saturating_sub(left.since_ns);
         (waits_ns >= WAIT_NS_MIN).then_some((0, waits_ns, left))
     });
-    first(ranked.collect(), known)
+    first(ranked.collect(), known, threads_max)
 }
 
-fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>) -> Chosen {
+fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>, threads_max: usize) -> Chosen {
     ranked.sort_by_key(|(rank, waits_ns, left)| {
         let is_other = !known.contains(&left.thread.tid);
         let is_of_pool = *rank == 0 && left.thread.tid != left.thread.pid;
@@ -138,11 +148,11 @@ fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>) -> Chosen {
             (rank, (*count - 1) / SHARE, left)
         })
         .collect();
-    shared.sort_by_key(|(rank, turn, _)| (*rank, *turn));
+    shared.sort_by_key(|(rank, turn, _)| (*turn >= SHARES_FIRST, *rank, *turn));
     let mut processes: HashMap<u32, usize> = HashMap::new();
     let mut chosen = Chosen::default();
     for (rank, _, left) in shared {
-        if chosen.left.len() < THREADS_MAX {
+        if chosen.left.len() < threads_max {
             let count = processes.len();
             processes.entry(left.thread.pid).or_insert(count);
             if rank >= SLEEPS {
@@ -207,7 +217,8 @@ mod tests {
     fn chosen(all: Vec<(Left, Fact)>, target: Option<u32>) -> Vec<u32> {
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
         let (partners, known) = (HashSet::from([44]), HashSet::from([77]));
-        let all = at_the_end(left, &waits, &Wanted { target, partners, known }).left;
+        let wanted = Wanted { target, partners, known };
+        let all = at_the_end(left, &waits, &wanted, THREADS_MAX).left;
         all.into_iter().map(|left| left.thread.tid).collect()
     }
 
@@ -235,7 +246,7 @@ mod tests {
         let wait = MonitorWait { waiter_tid: 53, owner_tid: 52, monitor: 1 };
         let waits = MonitorWaits { pid: 50, waits: vec![wait] };
         let facts = [Fact { at_ns: NOW, body: Body::MonitorWaits(waits) }];
-        let chosen = between(left, &known(&facts).collect());
+        let chosen = between(left, &known(&facts).collect(), THREADS_MAX);
         let order: Vec<u32> = chosen.left.iter().map(|left| left.thread.tid).collect();
         assert_eq!(order, [52, 53, 50, 51]);
     }
@@ -249,7 +260,12 @@ mod tests {
         assert_eq!(chosen.len(), THREADS_MAX);
         assert!(chosen.contains(&2));
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        assert_eq!(at_the_end(left, &waits, &Wanted::default()).beyond.len(), 1101 - THREADS_MAX);
+        let wanted = Wanted { target: Some(1), partners: HashSet::from([2]), ..Wanted::default() };
+        let few = at_the_end(left.clone(), &waits, &wanted, THREADS_AHEAD_OF_TIME_MAX);
+        assert_eq!((few.left.len(), few.beyond.len()), (128, 1101 - 128));
+        assert!(few.left.iter().any(|left| left.thread.tid == 2), "a partner of who has many");
+        let all = at_the_end(left, &waits, &Wanted::default(), THREADS_MAX);
+        assert_eq!(all.beyond.len(), 1101 - THREADS_MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! others. Must not: choose whose (choose.rs), or read (reader.rs).
 
 use super::budget::{Allowance, cpu_ns};
-use super::choose::{self, Chosen, Wanted};
+use super::choose::{self, Chosen, THREADS_AHEAD_OF_TIME_MAX, THREADS_MAX, Wanted};
 use super::left::{Left, Walker, Whose};
 use super::perf_map;
 use super::reader::{self, Batch, Helper};
@@ -108,6 +108,18 @@ impl UserStacks {
         lasted_ns.max(self.counted_ns_min)
     }
 
+    /// The same while the look goes on: what is given beyond the time is for the first stacks, and not for walks of hundreds of threads, of which
+    /// most find nothing new.
+    fn counted_between_ns(&self, lasted_ns: Ns) -> Ns {
+        let has_found = self.whole > 0 && self.allowance.is_walk_dear();
+        part(if has_found { lasted_ns } else { self.counted_ns(lasted_ns) }, PART_BETWEEN)
+    }
+
+    /// Threads whose stacks are read at once.
+    fn threads_max(&self, lasted_ns: Ns) -> usize {
+        if lasted_ns < self.counted_ns(lasted_ns) { THREADS_AHEAD_OF_TIME_MAX } else { THREADS_MAX }
+    }
+
     /// Pays for what was read of memory by others than the helper.
     pub fn pay(&mut self, spent_ns: Ns) {
         self.allowance.pay(spent_ns);
@@ -144,9 +156,8 @@ impl UserStacks {
         self.known.extend(choose::known(facts));
         let Some(walker) = walker.filter(|_| tick >= self.next_tick) else { return Ok(()) };
         self.next_tick = tick + TICKS;
-        let lasted_ns = self.counted_ns(now().saturating_sub(begin_ns));
-        let lasted_ns = part(lasted_ns, PART_BETWEEN);
-        if !self.allowance.is_worth(lasted_ns) {
+        let lasted_ns = now().saturating_sub(begin_ns);
+        if !self.allowance.is_worth(self.counted_between_ns(lasted_ns)) {
             return Ok(());
         }
         let spent_before_ns = cpu_ns();
@@ -169,9 +180,12 @@ impl UserStacks {
         let mut wanted = self.walk(walker, whose)?;
         // Whose wait is older than the command does not wait for its sake.
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
-        let allowed_ns = self.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
+        let counted_ns = self.counted_between_ns(lasted_ns);
+        let allowed_ns = self.allowance.batch_ns(counted_ns, WALKS_MEANWHILE);
         let may = May { allowed_ns, timeout: TIMEOUT };
-        let chosen = choose::between(wanted, &self.known);
+        // The rest is for the end.
+        let threads_max = self.threads_max(lasted_ns) / 2;
+        let chosen = choose::between(wanted, &self.known, threads_max);
         self.read(walker, whose, chosen, may)
     }
 
@@ -227,7 +241,7 @@ impl UserStacks {
         let wanted = Wanted { target: self.process(), partners, known: self.known.clone() };
         let begin_ns = cpu_ns();
         let chosen = match left {
-            Some(left) => choose::at_the_end(left, waits, &wanted),
+            Some(left) => choose::at_the_end(left, waits, &wanted, self.threads_max(lasted_ns)),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
         let lasted_ns = part(self.counted_ns(lasted_ns), PART_AT_THE_END);

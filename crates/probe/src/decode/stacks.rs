@@ -160,7 +160,7 @@ impl Symbols {
                 Ok(_) => symbols.add(&line),
             }
         }
-        symbols.starts.sort_by_key(|(start, _)| *start);
+        symbols.starts.sort_unstable();
         symbols.starts.shrink_to_fit();
         symbols.names.shrink_to_fit();
         symbols

@@ -43,7 +43,10 @@ impl Reader for Events {
 
     fn drain(&mut self, look: &mut Look, facts: &mut Vec<Fact>) {
         if let Some(programs) = &look.programs {
-            facts.append(&mut programs.inbox.borrow_mut().facts);
+            let inbox = &mut programs.inbox.borrow_mut().facts;
+            facts.append(inbox);
+            // A burst does not come with each tick.
+            inbox.shrink_to(BATCH_FACTS);
         }
     }
 
@@ -92,6 +95,9 @@ impl Reader for Events {
         Ok(())
     }
 }
+
+/// Room for the events of a tick that is held from one to the next.
+const BATCH_FACTS: usize = 1_000;
 
 /// Whom a sum names, and so has to be known.
 fn users(body: &Body) -> Vec<u32> {

@@ -93,6 +93,7 @@ pub(super) fn open(at: &Target) -> Result<Opened, SourceError> {
     };
     let (roots, hidden) = view::of_host();
     priority::raise_if_crowded();
+    own::memory::give_back_what_is_freed();
     let granted = Granted { memory_locked: own::memory::lock() };
     let offer = host::look(&plan::tracepoints());
     priority::raise_if_delayed();

@@ -4,14 +4,13 @@
 
 use super::debts::Debt;
 use super::index::Index;
-use super::index::waits::process_of;
+use super::index::waited::WaitedEnd;
 use super::parallel::last_of_several;
 use super::serving::{chosen, fed_from_elsewhere};
 use super::undelivered::UNHEARD;
 use super::wakers::{by_kernel_thread, carrier, waker};
 use crate::facts::*;
 use crate::waits::WaitClass;
-use crate::waits::classify::is_write_call;
 use crate::waits::timeline::WaitSpan;
 
 /// Who may read what a wait writes, or write what it reads. Any thread of who has the other end may be the one that is to write: not one that
@@ -58,19 +57,10 @@ fn at_other_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<Thre
     if !at_end.is_empty() {
         return chosen(index, wait, at_end);
     }
-    // Closed since: who waited at the other end meanwhile was there, and who had no CPU within such a call. A writer whose reader always has
-    // room for it never waits there.
-    let class = if reader { WaitClass::PipeRead } else { WaitClass::PipeWrite };
-    let is_there = |other: &WaitSpan| {
-        let is_call = is_write_call(&other.place.syscall) != reader;
-        other.class == class || other.class == WaitClass::RunQueue && is_call
-    };
-    let there = index
-        .connections
-        .waits_on(*ino)
-        .iter()
-        .filter(|other| is_there(other) && other.thread.pid != wait.thread.pid);
-    let there = there.map(|other| process_of(index.model, other)).collect();
+    // Closed since.
+    let end = if reader { WaitedEnd::Read } else { WaitedEnd::Write };
+    let there = index.connections.waiters_on(*ino, end).iter();
+    let there = there.filter(|process| process.pid != wait.thread.pid).cloned().collect();
     chosen(index, wait, there)
 }
 
@@ -94,7 +84,7 @@ pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRe
         Some(ObjectRef::Unix { peer_ino, .. }) => {
             let far = index.connections.endpoints_on(*peer_ino);
             let open = far.iter().map(|end| end.process.clone());
-            let waited = index.connections.waiters_on(*peer_ino).iter().cloned();
+            let waited = index.connections.waiters_on(*peer_ino, WaitedEnd::Any).iter().cloned();
             let all = open.chain(waited).collect();
             // Of a connection that is not accepted yet the far end is the listener.
             match far.iter().any(|end| is_unix_listener(&end.object)) {

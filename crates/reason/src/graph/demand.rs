@@ -423,47 +423,6 @@ mod tests {
         explain(facts).answer.title
     }
 
-    /// Whether process 10 loses time: a thread of it reads a pipe of its supervisor 20, which reads one into which another thread writes in the end, and
-    /// does this before.
-    fn is_held_by_its_sign_of_life(does: &str) -> bool {
-        let pipe = |ino| ObjectRef::Pipe { ino };
-        let end = |pid: u32, fd: u32, ino: u64, writes: bool| {
-            let mut fact = descriptor(pid, fd, "web", pipe(ino));
-            if let Body::Endpoint(end) = &mut fact.body {
-                (end.readable, end.writable) = (!writes, writes);
-            }
-            fact
-        };
-        let end_ns = LOOK_NS - 1_000_000;
-        let of = |tid: u32, pid: u32| ThreadRef { tid, ..thread(pid, "web") };
-        let waits = |who: ThreadRef, syscall: &str, object, context, by| {
-            let (state, syscall) = (WaitState::Sleep, syscall.into());
-            let place = Place { state, syscall, object, ..Place::default() };
-            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
-            let wait = Wait { thread: who, end_ns, place, wake, ..Wait::default() };
-            Fact { at_ns: end_ns, body: Body::Wait(wait) }
-        };
-        let (task, clock) = (WakeContext::Task, WakeContext::HardInterrupt);
-        let facts = vec![
-            of_process(10, "web"),
-            end(10, 3, 7, false),
-            end(20, 3, 7, true),
-            end(20, 4, 8, false),
-            end(10, 4, 8, true),
-            waits(of(12, 10), does, None, clock, ThreadRef::default()),
-            waits(of(20, 20), "read", Some(pipe(8)), task, of(12, 10)),
-            waits(of(11, 10), "read", Some(pipe(7)), task, of(20, 20)),
-        ];
-        let ends = explain([host(), facts].concat()).answer.ends;
-        ends.iter().any(|end| end.seconds > 1.0)
-    }
-
-    #[test]
-    fn who_shows_that_it_lives_to_its_supervisor_waits_for_nobody() {
-        assert!(!is_held_by_its_sign_of_life("epoll_wait"));
-        assert!(is_held_by_its_sign_of_life("clock_nanosleep"), "it sleeps before it writes");
-    }
-
     const WORK: &str = "waits for work";
 
     #[test]

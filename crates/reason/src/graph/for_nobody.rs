@@ -7,11 +7,10 @@
 use super::chains::Chains;
 use super::debts::Debt;
 use super::leaf::{ChainLink, Leaf};
-use crate::facts::{Endpoint, ObjectRef};
+use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::model::object::Object;
 use crate::programs::takes_next_task;
 use crate::waits::WaitClass;
-use crate::waits::timeline::WaitSpan;
 
 /// Whether a chain is one of these.
 pub(super) fn is(chains: &Chains<'_>, leaf: &Leaf) -> bool {
@@ -84,12 +83,12 @@ fn leads_to_its_client(chains: &Chains<'_>, leaf: &Leaf) -> bool {
     if !rests || root.who.pid == first.pid || debts.awaits.contains_key(&first.pid) {
         return false;
     }
-    let reads = |ino: u64| {
-        let is_it = |wait: &WaitSpan| {
-            wait.class == WaitClass::SocketRead && wait.object == Object::Inet(ino)
-        };
-        index.timelines.waits().any(|wait| wait.standing && is_it(wait))
-    };
+    let last = |thread: &ThreadRef| index.waits.of(thread).last();
+    let threads = index.families.threads_of(&[root.who.pid]);
+    let stands = threads.iter().filter_map(last).filter(|wait| wait.standing);
+    let read: Vec<&Object> =
+        stands.filter(|it| it.class == WaitClass::SocketRead).map(|it| &it.object).collect();
+    let reads = |ino: u64| read.contains(&&Object::Inet(ino));
     let is_owed_to_it = |debt: &Debt| {
         let socket = index.model.called.socket(debt.ino);
         let far = socket.map_or(&[][..], |socket| index.connections.far_ends(socket));
@@ -104,27 +103,27 @@ mod tests {
     use super::*;
     use crate::answer::explain;
     use crate::facts::*;
-    use crate::graph::ways::scenes::{NO_ARGS, place, stands};
+    use crate::graph::ways::scenes::{NO_ARGS, pipe_end, place, stands};
     use crate::rules::net::scenes::{inet, spoken};
     use crate::rules::scenes::*;
     use crate::waits::timeline::Observed;
     use std::sync::Arc;
 
-    /// Whether process 10 loses time: its first thread polls the pipe for results of worker 20, which waits for a word of several processes in these
+    /// A thread that stands and reads a pipe.
+    fn reads(tid: u32, pid: u32, ino: u64) -> Fact {
+        let thread = ThreadRef { tid, ..thread(pid, "web") };
+        stands(thread, place("read", NO_ARGS, Some(ObjectRef::Pipe { ino })))
+    }
+
+    /// Whether somebody who was asked about loses time.
+    fn loses(facts: Vec<Fact>) -> bool {
+        let ends = explain([host(), facts].concat()).answer.ends;
+        ends.iter().any(|end| end.seconds > 1.0)
+    }
+
+    /// Whether process 10 loses time: its first thread reads the pipe for results of worker 20, which waits for a word of several processes in these
     /// functions.
     fn is_held_by_its_worker(functions: &[(&str, &str)]) -> bool {
-        let pipe = || ObjectRef::Pipe { ino: 7 };
-        let end = |pid: u32, writes: bool| {
-            let mut fact = descriptor(pid, 3, "pool", pipe());
-            if let Body::Endpoint(end) = &mut fact.body {
-                (end.readable, end.writable) = (!writes, writes);
-            }
-            fact
-        };
-        let place = |syscall: &str, args: [u64; 6], object| {
-            let (state, syscall) = (WaitState::Sleep, syscall.into());
-            Place { state, syscall, args, object, ..Place::default() }
-        };
         let frame = |(function, module): &(&str, &str)| {
             let (function, module) = ((*function).into(), (*module).into());
             UserFrame { function, module, ..UserFrame::default() }
@@ -134,14 +133,13 @@ mod tests {
         let facts = vec![
             of_process(10, "pool"),
             identity(Thread { thread: thread(20, "pool"), parent_pid: 10, ..Thread::default() }),
-            end(10, false),
-            end(20, true),
-            at_place(10, "pool", place("read", [3, 0, 4, 0, 0, 0], Some(pipe()))),
-            at_place(20, "pool", place("futex", [0x7000, 265, 0, 0, 0, 0], None)),
+            pipe_end(10, 3, 7, false),
+            pipe_end(20, 3, 7, true),
+            reads(10, 10, 7),
+            stands(thread(20, "pool"), place("futex", [0x7000, 265, 0, 0, 0, 0], None)),
             Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) },
         ];
-        let ends = explain([host(), facts].concat()).answer.ends;
-        ends.iter().any(|end| end.seconds > 1.0)
+        loses(facts)
     }
 
     #[test]
@@ -160,58 +158,71 @@ mod tests {
         assert!(is_held_by_its_worker(&native), "it may be a task");
     }
 
+    /// Whether process 10 loses time: a thread of it reads a pipe of its supervisor 20, which reads one into which another thread writes in the end, and
+    /// does this before.
+    fn is_held_by_its_sign_of_life(does: &str) -> bool {
+        let pipe = |ino| ObjectRef::Pipe { ino };
+        let end_ns = LOOK_NS - 1_000_000;
+        let of = |tid: u32, pid: u32| ThreadRef { tid, ..thread(pid, "web") };
+        let waits = |who: ThreadRef, syscall: &str, object, context, by| {
+            let (state, syscall) = (WaitState::Sleep, syscall.into());
+            let place = Place { state, syscall, object, ..Place::default() };
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let wait = Wait { thread: who, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let (task, clock) = (WakeContext::Task, WakeContext::HardInterrupt);
+        let facts = vec![
+            of_process(10, "web"),
+            pipe_end(10, 3, 7, false),
+            pipe_end(20, 3, 7, true),
+            pipe_end(20, 4, 8, false),
+            pipe_end(10, 4, 8, true),
+            waits(of(12, 10), does, None, clock, ThreadRef::default()),
+            waits(of(20, 20), "read", Some(pipe(8)), task, of(12, 10)),
+            waits(of(11, 10), "read", Some(pipe(7)), task, of(20, 20)),
+        ];
+        loses(facts)
+    }
+
+    #[test]
+    fn who_shows_that_it_lives_to_its_supervisor_waits_for_nobody() {
+        assert!(!is_held_by_its_sign_of_life("epoll_wait"));
+        assert!(is_held_by_its_sign_of_life("clock_nanosleep"), "it sleeps before it writes");
+    }
+
     /// Whether process 10 loses time: a thread of it reads a pipe of its worker 20, which stands at one that 10 has open for writing, whose first thread
     /// sleeps.
     fn is_held_by_its_own_sleep(looks: bool) -> bool {
-        let pipe = |ino| ObjectRef::Pipe { ino };
-        let end = |pid: u32, fd: u32, ino: u64, writes: bool| {
-            let mut fact = descriptor(pid, fd, "web", pipe(ino));
-            if let Body::Endpoint(end) = &mut fact.body {
-                (end.readable, end.writable) = (!writes, writes);
-            }
-            fact
-        };
-        let stands = |tid: u32, pid: u32, syscall: &str, object| {
-            let (state, syscall) = (WaitState::Sleep, syscall.into());
-            let place = Place { state, syscall, object, ..Place::default() };
-            let thread = ThreadRef { tid, ..thread(pid, "web") };
-            let blocked = Blocked { thread, place, ..Blocked::default() };
-            Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
-        };
         let mut facts = vec![
             of_process(10, "web"),
-            end(10, 3, 7, false),
-            end(20, 3, 7, true),
-            end(20, 4, 8, false),
-            end(10, 4, 8, true),
-            stands(10, 10, "clock_nanosleep", None),
-            stands(20, 20, "read", Some(pipe(8))),
+            pipe_end(10, 3, 7, false),
+            pipe_end(20, 3, 7, true),
+            pipe_end(20, 4, 8, false),
+            pipe_end(10, 4, 8, true),
+            stands(thread(10, "web"), place("clock_nanosleep", NO_ARGS, None)),
+            reads(20, 20, 8),
         ];
-        facts.extend(looks.then(|| stands(11, 10, "read", Some(pipe(7)))));
-        let ends = explain([host(), facts].concat()).answer.ends;
-        ends.iter().any(|end| end.seconds > 1.0)
+        facts.extend(looks.then(|| reads(11, 10, 7)));
+        loses(facts)
     }
 
-    /// Whether process 10, an event loop, loses time to process 20, which it polls, and which reads on a unix socket from a process.
+    /// Whether process 10 loses time to process 20, from which it reads on a unix socket, and which reads on another from a process.
     fn is_held_by_who_reads_from(pid: u32) -> bool {
         let unix = |ino, peer_ino| ObjectRef::Unix { ino, peer_ino, path: None };
         let end = |pid: u32, fd: u32, object: ObjectRef| descriptor(pid, fd, "loop", object);
-        let waits = |pid: u32, syscall: &str, object, polled| {
-            let (state, syscall) = (WaitState::Sleep, syscall.into());
-            let place = Place { state, syscall, object, polled, ..Place::default() };
-            at_place(pid, "loop", place)
-        };
+        let receives =
+            |pid, object| stands(thread(pid, "loop"), place("recvfrom", NO_ARGS, Some(object)));
         let facts = vec![
             of_process(10, "loop"),
             end(10, 3, unix(100, 200)),
             end(20, 3, unix(200, 100)),
             end(20, 4, unix(300, 400)),
             end(pid, 5, unix(400, 300)),
-            waits(10, "recvfrom", Some(unix(100, 200)), Vec::new()),
-            waits(20, "recvfrom", Some(unix(300, 400)), Vec::new()),
+            receives(10, unix(100, 200)),
+            receives(20, unix(300, 400)),
         ];
-        let ends = explain([host(), facts].concat()).answer.ends;
-        ends.iter().any(|end| end.seconds > 1.0)
+        loses(facts)
     }
 
     #[test]
@@ -228,33 +239,17 @@ mod tests {
 
     /// Whether process 10 loses time: this thread of it reads a pipe that its supervisor 20 has open, which reads one of worker 30, which does this.
     fn is_held_by_what_it_watches(tid: u32, does: &str) -> bool {
-        let pipe = |ino| ObjectRef::Pipe { ino };
-        let end = |pid: u32, fd: u32, ino: u64, writes: bool| {
-            let mut fact = descriptor(pid, fd, "web", pipe(ino));
-            if let Body::Endpoint(end) = &mut fact.body {
-                (end.readable, end.writable) = (!writes, writes);
-            }
-            fact
-        };
-        let stands = |tid: u32, pid: u32, syscall: &str, object| {
-            let (state, syscall) = (WaitState::Sleep, syscall.into());
-            let place = Place { state, syscall, object, ..Place::default() };
-            let thread = ThreadRef { tid, ..thread(pid, "web") };
-            let blocked = Blocked { thread, place, ..Blocked::default() };
-            Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
-        };
         let facts = vec![
             of_process(10, "web"),
-            end(10, 3, 7, false),
-            end(20, 3, 7, true),
-            end(20, 4, 8, false),
-            end(30, 4, 8, true),
-            stands(30, 30, does, None),
-            stands(20, 20, "read", Some(pipe(8))),
-            stands(tid, 10, "read", Some(pipe(7))),
+            pipe_end(10, 3, 7, false),
+            pipe_end(20, 3, 7, true),
+            pipe_end(20, 4, 8, false),
+            pipe_end(30, 4, 8, true),
+            stands(thread(30, "web"), place(does, NO_ARGS, None)),
+            reads(20, 20, 8),
+            reads(tid, 10, 7),
         ];
-        let ends = explain([host(), facts].concat()).answer.ends;
-        ends.iter().any(|end| end.seconds > 1.0)
+        loses(facts)
     }
 
     #[test]

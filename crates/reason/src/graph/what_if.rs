@@ -30,6 +30,7 @@ use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
 use crate::threshold::Threshold;
 use crate::waits::timeline::{Doing, WaitSpan};
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Ends that are asked about, greatest first.
@@ -202,6 +203,8 @@ struct Reached<'l> {
     /// Waits of unknown reason take no time.
     surely: bool,
     at: Vec<Vec<Option<f64>>>,
+    /// Of each line the piece that was asked for last.
+    last: Vec<Cell<usize>>,
 }
 
 impl Lines {
@@ -407,7 +410,8 @@ fn link(wait: &WaitSpan, begin_ns: Ns, end_ns: Ns) -> ChainLink {
 impl<'l> Reached<'l> {
     fn of(lines: &'l Lines, gone: &'l Gone<'l>, surely: bool) -> Self {
         let at = lines.all.iter().map(|line| vec![None; line.pieces.len() + 1]).collect();
-        let mut reached = Self { lines, gone, surely, at };
+        let last = vec![Cell::new(0); lines.all.len()];
+        let mut reached = Self { lines, gone, surely, at, last };
         for (line, piece) in &lines.order {
             let (line, piece) = (*line as usize, *piece as usize);
             let end_ns = lines.all[line].pieces[piece].end_ns;
@@ -430,16 +434,29 @@ impl<'l> Reached<'l> {
 
     /// How far a line has come when the recording is at a moment.
     fn value(&self, line: usize, at_ns: Ns, depth: usize) -> f64 {
-        let own = &self.lines.all[line];
-        let after = own.pieces.partition_point(|piece| piece.begin_ns < at_ns);
-        match after.checked_sub(1) {
+        match self.piece_before(line, at_ns) {
             Some(piece) if depth < DEPTH_MAX => {
-                let at_ns = at_ns.min(own.pieces[piece].end_ns);
+                let at_ns = at_ns.min(self.lines.all[line].pieces[piece].end_ns);
                 self.within(line, piece, at_ns, self.begin(line, piece, depth), depth)
             }
             _ if depth < DEPTH_MAX => self.begin(line, 0, depth),
             _ => 0.0,
         }
+    }
+
+    /// The piece of a line that began last before a moment. Lines that wait for each other ask for the same one again and again.
+    fn piece_before(&self, line: usize, at_ns: Ns) -> Option<usize> {
+        let pieces = &self.lines.all[line].pieces;
+        let begins_before = |piece: &Piece| piece.begin_ns < at_ns;
+        let last = self.last[line].get();
+        let is_it = pieces.get(last).is_some_and(begins_before)
+            && !pieces.get(last + 1).is_some_and(begins_before);
+        if is_it {
+            return Some(last);
+        }
+        let piece = pieces.partition_point(begins_before).checked_sub(1)?;
+        self.last[line].set(piece);
+        Some(piece)
     }
 
     /// The same within a piece that began then.
@@ -452,8 +469,39 @@ impl<'l> Reached<'l> {
             What::After { named: Some(named), .. } if self.gone.has(*named, line) => begin,
             // A circle: it is left as long as it was.
             What::After { .. } if depth + 1 >= DEPTH_MAX => begin + took,
-            What::After { line, .. } => begin.max(self.value(*line, at_ns, depth + 1)),
+            What::After { line: other, .. } => begin.max(
+                self.circle_of_two((line, piece, begin), *other, at_ns, depth)
+                    .unwrap_or_else(|| self.value(*other, at_ns, depth + 1)),
+            ),
         }
+    }
+
+    /// How far the other line has come where each of two waits for the other at that moment: what going round until the last step comes to,
+    /// without the steps. Two that hand a byte to and fro do so at each piece.
+    fn circle_of_two(
+        &self,
+        (line, piece, begin): (usize, usize, f64),
+        other: usize,
+        at_ns: Ns,
+        depth: usize,
+    ) -> Option<f64> {
+        let others = self.piece_before(other, at_ns)?;
+        let Piece { begin_ns, end_ns, what } = &self.lines.all[other].pieces[others];
+        let What::After { line: back, named } = what else { return None };
+        let ends_there = named.is_some_and(|named| self.gone.has(named, other));
+        if *back != line || ends_there || *end_ns < at_ns {
+            return None;
+        }
+        if self.piece_before(line, at_ns)? != piece {
+            return None;
+        }
+        let others_begin = self.begin(other, others, depth + 1);
+        let is_last = (DEPTH_MAX - 1 - depth).is_multiple_of(2);
+        let (last_begin, last_ns) = match is_last {
+            true => (begin, self.lines.all[line].pieces[piece].begin_ns),
+            false => (others_begin, *begin_ns),
+        };
+        Some(others_begin.max(last_begin + at_ns.saturating_sub(last_ns) as f64))
     }
 
     /// The part of a piece that stays.

@@ -133,7 +133,7 @@ fn away(model: &Model, timelines: &Timelines, pid: u32) -> Option<Away> {
         !is_for_datagrams
             && (class == WaitClass::Timer || class.is_demand() || class.is_for_somebody())
     };
-    for wait in timelines.waits().filter(|wait| wait.thread.pid == pid && keeps(wait.class)) {
+    for wait in timelines.waits().filter(|wait| wait.thread.tid == pid && keeps(wait.class)) {
         let of = by.entry(&wait.object).or_insert((wait.class, 0));
         of.1 += wait.within_ns(model.look.begin_ns, model.look.end_ns);
     }

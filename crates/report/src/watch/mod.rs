@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::{State, Store};
 
-/// From the last window to the end of the process: systemd and people expect an end within a second.
+/// For how long outputs may send once the last window has ended: systemd and people expect an end within a second.
 const LAST_SENDING: Duration = Duration::from_millis(600);
 /// The state is written at least so often, so that who reads it knows that somebody watches.
 const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;

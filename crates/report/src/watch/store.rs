@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Pieces of work that may wait: some minutes of a host on which all is wrong.
 const QUEUE: usize = 256;
-/// For how long the end of the process waits for what is queued.
-const LAST_WRITE: Duration = Duration::from_millis(600);
+/// For how long the end of the process waits for what is queued: each piece is synced, and a busy disk takes tenths of a second for that.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 const LOCK: &str = "watch.lock";
 const LOCK_TRIES: u32 = 5;
 const STATE: &str = "state.json";

@@ -2,7 +2,8 @@
 //!
 //! Only pages that were touched are locked (MCL_ONFAULT, Linux 4.4): rings, stacks and heaps are far larger than what is
 //! used of them. Without CAP_IPC_LOCK nothing is locked: the limit of an ordinary user (RLIMIT_MEMLOCK) is below what a look
-//! maps, and beyond it MCL_FUTURE lets allocations fail. A child of fork inherits no lock. Must not: touch pages in advance.
+//! maps, and beyond it MCL_FUTURE lets allocations fail. A child of fork inherits no lock. What is freed goes back to the system, however
+//! large it was. Must not: touch pages in advance.
 
 use super::capabilities;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
@@ -15,6 +16,20 @@ pub fn lock() -> bool {
         return false;
     }
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).is_ok()
+}
+
+/// What is larger than this is mapped, and unmapped once it is freed: mallopt(3)'s own default, which it raises by itself to the size of whatever
+/// was freed. The types of the kernel are megabytes and are read first; after them all that a look takes would lie in the heap and stay.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
+
+/// Has memory given back to the system as it is freed, from now on. Elsewhere than in the GNU C library nothing has to be asked for.
+pub fn give_back_what_is_freed() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes two numbers, and locks what it changes.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+    }
 }
 
 /// Locks nothing any more.

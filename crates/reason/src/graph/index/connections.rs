@@ -5,13 +5,13 @@
 
 use super::families::Families;
 use super::inherited::inherited;
-use super::waits::process_of;
+use super::waited::{Waited, WaitedEnd};
 use crate::facts::*;
 use crate::graph::undelivered::Undelivered;
 use crate::model::Model;
 use crate::waits::poll_intent::{TCP_LISTEN, is_asked_by_datagram};
 use crate::waits::timeline::{Timelines, WaitSpan};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 /// What finds a connection's end: its own address and the other's, whether it is a stream, and of addresses that each network namespace
@@ -21,23 +21,6 @@ type PairKey = ((SocketAddr, SocketAddr), bool, u32);
 fn pair_key(pair: (SocketAddr, SocketAddr), of: &InetRef, netns: u32) -> PairKey {
     let is_of_namespace = pair.0.ip().is_loopback() && pair.1.ip().is_loopback();
     (pair, of.is_tcp(), if is_of_namespace { netns } else { 0 })
-}
-
-/// Waits on one thing, in order of begin, and whose they are: of thousands on one connection each process once.
-#[derive(Default)]
-struct Waited<'a> {
-    waits: Vec<&'a WaitSpan>,
-    by: Vec<ThreadRef>,
-    pids: HashSet<u32>,
-}
-
-impl<'a> Waited<'a> {
-    fn add(&mut self, model: &Model, wait: &'a WaitSpan) {
-        if self.pids.insert(wait.thread.pid) {
-            self.by.push(process_of(model, wait));
-        }
-        self.waits.push(wait);
-    }
 }
 
 /// Open descriptors by what they are on, and waits by what they were on.
@@ -193,7 +176,7 @@ impl<'a> Connections<'a> {
         let key = self.far_key(socket);
         let ends = self.by_pair.get(&key).map_or(&[][..], Vec::as_slice);
         let open = ends.iter().map(|end| end.process.clone());
-        let waited = self.waited_pairs.get(&key).map_or(&[][..], |it| &it.by);
+        let waited = self.waited_pairs.get(&key).map_or(&[][..], |it| it.by(WaitedEnd::Any));
         let mut all: Vec<ThreadRef> = open.chain(waited.iter().cloned()).collect();
         if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
             let (far, _) = self.model.called.translations.other_end(socket);
@@ -227,9 +210,9 @@ impl<'a> Connections<'a> {
         self.waited_on.get(&ino).map_or(&[], |it| &it.waits)
     }
 
-    /// The processes that waited on a socket or a pipe.
-    pub(in crate::graph) fn waiters_on(&self, ino: u64) -> &[ThreadRef] {
-        self.waited_on.get(&ino).map_or(&[], |it| &it.by)
+    /// The processes that waited on a socket or a pipe: any, or of a pipe those that were seen at one end, though it may be closed since.
+    pub(in crate::graph) fn waiters_on(&self, ino: u64, end: WaitedEnd) -> &[ThreadRef] {
+        self.waited_on.get(&ino).map_or(&[], |it| it.by(end))
     }
 
     /// Waits on the far end of a connection, in order of begin.

@@ -1,6 +1,6 @@
 //! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
 //!
-//! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
+//! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs) and the waits on them (waited.rs),
 //! listeners that were only inherited (inherited.rs), who serves a device (devices.rs), questions to name servers (questions.rs), who does tasks of pools (tasks.rs), whose waits a process ended (woken.rs), who has had the last word (said.rs), who owes an answer (graph/debts.rs) and whose is under way (graph/under_way.rs). Each has its
 //! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
 
@@ -11,6 +11,7 @@ mod inherited;
 pub mod questions;
 pub mod said;
 pub mod tasks;
+pub mod waited;
 pub mod waits;
 pub mod woken;
 

@@ -7,7 +7,7 @@ use super::way::Waiter;
 use crate::facts::*;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
-use crate::rules::scenes::{LOOK_NS, host, thread};
+use crate::rules::scenes::{LOOK_NS, descriptor, host, thread};
 use crate::waits::timeline::Observed;
 
 /// The way from the first wait of thread 10, by name, and the thread that it leads to. No name: no way found anything.
@@ -45,6 +45,15 @@ pub(crate) fn place(syscall: &str, args: [u64; 6], object: Option<ObjectRef>) ->
 pub(crate) fn stands(thread: ThreadRef, place: Place) -> Fact {
     let blocked = Blocked { thread, place, ..Blocked::default() };
     Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+}
+
+/// An end of a pipe that a process has open.
+pub(crate) fn pipe_end(pid: u32, fd: u32, ino: u64, writes: bool) -> Fact {
+    let mut fact = descriptor(pid, fd, "app", ObjectRef::Pipe { ino });
+    if let Body::Endpoint(end) = &mut fact.body {
+        (end.readable, end.writable) = (!writes, writes);
+    }
+    fact
 }
 
 /// It waited so from the begin of the look to a second before its end, and somebody ended that.

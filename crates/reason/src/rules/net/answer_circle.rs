@@ -184,7 +184,8 @@ impl<'m> Circle<'m> {
     /// Whether all who could accept from a listener are in it.
     pub(super) fn has(&self, measures: &Measures<'_>, listener: Listener<'_>) -> bool {
         let accept = accept_on(measures, listener.socket);
-        accept.iter().all(|pid| self.members.iter().any(|(own, _)| own == pid))
+        let is_member = |pid: &u32| self.members.iter().any(|(own, _)| own == pid);
+        !accept.is_empty() && accept.iter().all(is_member)
     }
 
     /// The finding, if anybody whom the look is at loses by it.

@@ -71,18 +71,18 @@ fn away<'m>(measures: &Measures<'_>, one: &'m Dropping<'_>) -> Option<&'m Away> 
     one.away.as_ref().filter(|away| away.seconds >= AWAY.value * measures.model.look.seconds())
 }
 
-fn does(away: &Away) -> String {
+fn does(measures: &Measures<'_>, away: &Away) -> String {
     match away.class {
         WaitClass::Timer => "sleeps".to_string(),
         WaitClass::RunQueue => "waits for a CPU".to_string(),
-        class => format!("waits ({})", class.word()),
+        _ => format!("waits for {}", measures.model.name_of(&away.object).name),
     }
 }
 
 /// A reader that does something else between its reads.
 fn read_too_seldom(measures: &Measures<'_>, one: &Dropping<'_>, away: &Away) -> Wording {
     let server = words::who(&one.endpoint.process);
-    let does = does(away);
+    let does = does(measures, away);
     let evidence = Evidence::new("waited between its reads", away.seconds, "s", "sched_switch");
     Wording {
         title: format!(
@@ -91,7 +91,7 @@ fn read_too_seldom(measures: &Measures<'_>, one: &Dropping<'_>, away: &Away) -> 
         ),
         text: format!(
             "{} datagrams a second are dropped there; {} a second are read meanwhile from the UDP sockets of its network namespace, and it {does} \
-             for {} of {}. More datagrams wait than its buffer has room for ({}).",
+             for {} of {}. What comes while its buffer of {} is full is dropped.",
             words::rate(one.dropped),
             words::rate(one.read),
             words::seconds(away.seconds),
@@ -130,7 +130,11 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
         ..Remedy::default()
     };
     let rests = away.map_or_else(String::new, |away| {
-        format!(" The reader {} for {} in between.", does(away), words::seconds(away.seconds))
+        format!(
+            " The reader {} for {} in between.",
+            does(measures, away),
+            words::seconds(away.seconds)
+        )
     });
     Wording {
         title: format!("datagrams flood {server} on udp {place}{by}: it cannot read them all"),

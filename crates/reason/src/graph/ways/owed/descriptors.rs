@@ -30,7 +30,7 @@ use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub(in crate::graph) static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "descriptors",
     because: BECAUSE_POLLED,
     of: FOR_EVENTS,

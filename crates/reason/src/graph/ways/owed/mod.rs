@@ -8,7 +8,7 @@ mod answered_by;
 mod awaited_task;
 mod busiest_in_child;
 mod child_output;
-pub(in crate::graph) mod descriptors;
+mod descriptors;
 mod ended_with;
 mod event_loop;
 mod far_end;
