@@ -129,11 +129,13 @@ pub(crate) fn between(left: Vec<Left>, known: &HashSet<u32>, threads_max: usize)
 }
 
 fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>, threads_max: usize) -> Chosen {
-    ranked.sort_by_key(|(rank, waits_ns, left)| {
+    let class = |(rank, _, left): &(u32, Ns, Left)| {
         let is_other = !known.contains(&left.thread.tid);
         let is_of_pool = *rank == 0 && left.thread.tid != left.thread.pid;
-        (*rank, is_other, is_of_pool, Reverse(*waits_ns), left.thread.tid)
-    });
+        (*rank, is_other, is_of_pool)
+    };
+    ranked.sort_by_key(|one| (class(one), Reverse(one.1), one.2.thread.tid));
+    ranked = ranked.chunk_by(|a, b| class(a) == class(b)).flat_map(by_turns).collect();
     let mut asleep: HashMap<u32, usize> = HashMap::new();
     ranked.retain(|(rank, _, left)| {
         let count = asleep.entry(left.thread.pid).or_default();
@@ -165,6 +167,18 @@ fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>, threads_max: us
     }
     chosen.left.sort_by_key(|left| processes.get(&left.thread.pid).copied());
     chosen
+}
+
+/// Of what was asked about the longest and the latest waits by turns: most of a pool has waited since long ago, and what is of this minute would
+/// come last, where nothing may be left of the time.
+fn by_turns(class: &[(u32, Ns, Left)]) -> Vec<(u32, Ns, Left)> {
+    if class.first().is_none_or(|(rank, ..)| *rank != 0) {
+        return class.to_vec();
+    }
+    let half = class.len().div_ceil(2);
+    let latest = class[half..].iter().rev().map(Some).chain(std::iter::repeat(None));
+    let both = class[..half].iter().zip(latest);
+    both.flat_map(|(longest, latest)| [Some(longest), latest]).flatten().cloned().collect()
 }
 
 /// On purpose: in a call that waits for a time, or for events of no descriptor, which languages sleep by.
@@ -266,6 +280,18 @@ mod tests {
         assert!(few.left.iter().any(|left| left.thread.tid == 2), "a partner of who has many");
         let all = at_the_end(left, &waits, &Wanted::default(), THREADS_MAX);
         assert_eq!(all.beyond.len(), 1101 - THREADS_MAX);
+    }
+
+    #[test]
+    fn of_a_pool_that_was_asked_about_the_latest_waits_are_read_as_well() {
+        let second = 1_000_000_000;
+        let mut all: Vec<(Left, Fact)> =
+            (0..300).map(|at| waits(1, 1000 + at, "futex", 900 * second)).collect();
+        all.push(waits(1, 5, "futex", second));
+        let (left, _): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
+        let chosen = between(left, &HashSet::new(), THREADS_AHEAD_OF_TIME_MAX / 2);
+        let order: Vec<u32> = chosen.left.iter().map(|left| left.thread.tid).collect();
+        assert_eq!((order.len(), &order[..3]), (64, &[1000, 5, 1001][..]));
     }
 
     #[test]

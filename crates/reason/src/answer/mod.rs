@@ -41,6 +41,7 @@ mod resting;
 mod saved;
 mod semaphores;
 mod sentences;
+mod sockets;
 mod standing;
 mod tried_lock;
 mod tried_once;

@@ -7,7 +7,7 @@ use super::own::Own;
 use super::report::*;
 use super::resting::{self, is_at_an_event};
 use super::whole::{Rest, Said, Whole};
-use super::{looked_at, one_by_one, pipe_end, places, received, semaphores, unwoken};
+use super::{looked_at, one_by_one, pipe_end, places, received, semaphores, sockets, unwoken};
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
@@ -243,10 +243,7 @@ fn waits_title(end: &AnswerEnd) -> String {
         (EndKind::Remote, _) if end.unasked => format!("waits for what {object} sends next"),
         (EndKind::Remote, Some(by)) => places::leave(end, &by)
             .unwrap_or_else(|| format!("waits for {by}, which owes it an answer")),
-        (EndKind::Remote, None) if end.unconnected => {
-            format!("waits for what comes to its {object}, which is connected to nobody")
-        }
-        (EndKind::Remote, None) => format!("waits for {object}, which owes it an answer"),
+        (EndKind::Remote, None) => format!("waits for {}", sockets::owes(end, &object)),
         (EndKind::Person, _) if is_line(end) => format!("waits for what comes over {object}"),
         (EndKind::Person, _) if is_frozen(end) => format!("waits for {object} to be thawed"),
         (EndKind::Person, _) => "waits for a person".into(),

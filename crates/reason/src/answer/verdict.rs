@@ -18,6 +18,7 @@ use super::places;
 use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_but_for_short_waits, idle_title, unnamed};
+use super::sockets;
 use super::standing;
 use super::unwoken;
 use crate::facts::{TargetKind, ThreadRef};
@@ -242,15 +243,10 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         ask_action: asks.and_then(|way| way.action),
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
         by_timeout: end.is_timed(),
-        unconnected: kind == EndKind::Remote && is_unconnected(model, &end.object),
+        unconnected: kind == EndKind::Remote && sockets::is_unconnected(model, &end.object),
+        connecting: kind == EndKind::Remote && sockets::is_connecting(model, end),
         unasked: kind == EndKind::Remote && measures.graph.is_for_what_comes(end),
     }
-}
-
-/// A socket without another end.
-fn is_unconnected(model: &Model, object: &Object) -> bool {
-    let Object::Inet(ino) = object else { return false };
-    model.called.socket(*ino).is_some_and(|it| it.remote.ip().is_unspecified())
 }
 
 /// The question that leads on from an end: to the program where it waits for something inside itself, and where no rule has a way

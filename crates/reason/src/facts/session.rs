@@ -42,4 +42,6 @@ pub enum SessionEvent {
     Archive,
     /// A time to pass, on purpose.
     Sleep,
+    /// The next work of a process of the server's own, in its main loop.
+    Work,
 }

@@ -349,6 +349,7 @@ fn demand_by_process(model: &Model, timelines: &Timelines, turns: &Turns) -> Has
 mod tests {
     use crate::answer::explain;
     use crate::facts::*;
+    use crate::graph::ways::scenes::{self, NO_ARGS, stands};
     use crate::rules::net::scenes::{inet, wait, with_state};
     use crate::rules::scenes::*;
 
@@ -421,6 +422,32 @@ mod tests {
             facts.push(Fact { at_ns, body: Body::Wait(Wait { thread: by, place, ..sleep }) });
         }
         explain(facts).answer.title
+    }
+
+    /// Whether process 10 of a server loses time: it reads from process 20, which sleeps, and the server says that it waits for this.
+    fn loses_while(event: SessionEvent) -> bool {
+        let unix = |ino, peer_ino| ObjectRef::Unix { ino, peer_ino, path: None };
+        let end = |pid, ino, peer_ino| descriptor(pid, 3, "postgres", unix(ino, peer_ino));
+        let read = SessionWait { pid: 10, event: Some(event), ..SessionWait::default() };
+        let facts = vec![
+            of_process(10, "postgres"),
+            end(10, 100, 200),
+            end(20, 200, 100),
+            stands(
+                thread(10, "postgres"),
+                scenes::place("recvfrom", NO_ARGS, Some(unix(100, 200))),
+            ),
+            stands(thread(20, "postgres"), scenes::place("clock_nanosleep", NO_ARGS, None)),
+            Fact { at_ns: LOOK_NS / 2, body: Body::SessionWait(read) },
+        ];
+        let ends = explain([host(), facts].concat()).answer.ends;
+        ends.iter().any(|end| end.seconds > 1.0)
+    }
+
+    #[test]
+    fn a_process_of_a_servers_own_that_waits_for_its_next_work_is_owed_nothing() {
+        assert!(!loses_while(SessionEvent::Work));
+        assert!(loses_while(SessionEvent::RowLock));
     }
 
     const WORK: &str = "waits for work";

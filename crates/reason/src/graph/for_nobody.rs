@@ -10,16 +10,27 @@ use super::leaf::{ChainLink, Leaf};
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::model::object::Object;
 use crate::programs::takes_next_task;
-use crate::waits::WaitClass;
+use crate::waits::{WaitClass, session_wait};
 
 /// Whether a chain is one of these.
 pub(super) fn is(chains: &Chains<'_>, leaf: &Leaf) -> bool {
-    comes_back(chains, leaf) || leads_to_a_free_worker(chains, leaf) || is_a_watch(leaf)
+    comes_back(chains, leaf)
+        || leads_to_a_free_worker(chains, leaf)
+        || is_a_watch(leaf)
+        || is_without_work(chains, leaf)
 }
 
 /// Whether a chain of a process that seems to owe an answer is one.
 pub(super) fn is_owed(chains: &Chains<'_>, leaf: &Leaf) -> bool {
-    comes_back(chains, leaf) || leads_to_its_client(chains, leaf)
+    comes_back(chains, leaf) || leads_to_its_client(chains, leaf) || is_without_work(chains, leaf)
+}
+
+/// Whether the server itself says of a process of its own that it waits for its next work, and who is to bring that rests as well: he is no more late
+/// than a client is.
+fn is_without_work(chains: &Chains<'_>, leaf: &Leaf) -> bool {
+    let rests = matches!(leaf.root().class, WaitClass::Idle | WaitClass::Timer);
+    let first = &leaf.links[0].who;
+    rests && leaf.named().is_none() && session_wait::is_without_work(chains.index.model, first)
 }
 
 /// Whether a chain leads by another process back to the first one's own, where a thread waits for what comes next or for a time of its own: they only

@@ -289,7 +289,9 @@ impl Model {
         self.net.finish();
         self.disk.finish();
         let (net, held, threads, waits) = (&self.net, &self.held, &self.threads, &self.waits);
-        let refused = refused_packets::all(refused_packets::Seen { net, held, threads, waits });
+        let target = self.look.target.as_ref();
+        let seen = refused_packets::Seen { net, held, threads, waits, target };
+        let refused = refused_packets::all(seen);
         self.threads.denied.extend(refused);
         self.threads.denied.sort_by_key(|(at_ns, _)| *at_ns);
     }

@@ -34,6 +34,7 @@ pub(super) struct Seen<'m> {
     pub held: &'m Held,
     pub threads: &'m Threads,
     pub waits: &'m RawWaits,
+    pub target: Option<&'m Target>,
 }
 
 /// A packet that was refused: when, and between whom.
@@ -141,8 +142,8 @@ fn sender<'m>(seen: Seen<'m>, packets: &[Refused]) -> Option<&'m ThreadRef> {
         let fits = |(at, (packet, about)): (usize, (&Refused, &About))| {
             let before = about.before.filter(|(end_ns, _)| packet.at_ns - end_ns <= AT_ONCE_NS);
             let is_soon = about.after_ns.is_some_and(|it| it - packet.at_ns <= AT_ONCE_NS);
-            // What made it connect at first may have been a question.
-            let goes_on = before.is_some_and(|(_, by_clock)| by_clock || at == 0);
+            // What made it connect at first may have been a question, or its own begin.
+            let goes_on = at == 0 || before.is_some_and(|(_, by_clock)| by_clock);
             // After the last try it may do something else.
             goes_on && !about.is_within && (is_soon || at + 1 == packets.len())
         };
@@ -179,15 +180,32 @@ fn take<'m>(
     }
 }
 
-/// Whether a thread may send from an address: the filter of its own namespace dropped it, or a socket there has it.
+/// Of whom a process that was asked about is a parent, or its parent, and so on.
+const GENERATIONS_MAX: usize = 8;
+
+/// Whether a thread is of the process or the command that was asked about.
+fn is_asked_about(seen: Seen<'_>, thread: &ThreadRef) -> bool {
+    let Some(target) = seen.target.filter(|it| it.pid != 0) else { return false };
+    let parent = |pid: &u32| {
+        let process = seen.threads.names.get(pid)?;
+        seen.threads.identity(process).map(|known| known.parent_pid).filter(|pid| *pid != 0)
+    };
+    let generations = std::iter::successors(Some(thread.pid), parent).take(GENERATIONS_MAX);
+    let is_command = target.kind == TargetKind::Command;
+    let mut own = generations.take(if is_command { GENERATIONS_MAX } else { 1 });
+    own.any(|pid| pid == target.pid)
+}
+
+/// Whether a thread may send from an address: the filter of its own namespace dropped it, or a socket there has it; who was asked about and has closed
+/// its sockets may, if nobody elsewhere has it.
 fn may_send(seen: Seen<'_>, thread: &ThreadRef, packet: &Refused) -> bool {
     let Some(netns) = seen.threads.identity(thread).map(|it| it.netns) else { return false };
     let from = packet.from.ip().to_canonical();
-    let has_it = |end: &Endpoint| match &end.object {
-        ObjectRef::Inet(own) => own.netns == netns && own.local.ip().to_canonical() == from,
-        _ => false,
-    };
-    netns == packet.netns || seen.held.endpoints.iter().any(has_it)
+    let mut has_it = seen.held.endpoints.iter().filter_map(|end| match &end.object {
+        ObjectRef::Inet(own) if own.local.ip().to_canonical() == from => Some(own.netns == netns),
+        _ => None,
+    });
+    netns == packet.netns || has_it.next().unwrap_or_else(|| is_asked_about(seen, thread))
 }
 
 #[cfg(test)]
@@ -195,7 +213,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use crate::rules::net::scenes::{dropped, inet};
-    use crate::rules::scenes::{endpoint, fact, slept, thread};
+    use crate::rules::scenes::{endpoint, fact, of_process, slept, thread};
 
     const SECOND: Ns = 1_000_000_000;
 
@@ -225,6 +243,20 @@ mod tests {
         assert_eq!(found.len(), 3);
         assert!(found.iter().all(|(_, it)| it.thread.tid == 10 && it.by_packet));
         assert_eq!(tries(NOBODY, 2, Vec::new()), [], "two are too few");
+    }
+
+    #[test]
+    fn who_was_asked_about_and_is_refused_in_another_namespace_is_known_by_his_sleeps() {
+        let elsewhere = Thread { thread: thread(10, "proxy"), netns: 2, ..Thread::default() };
+        let is_found = |more: Vec<Fact>| {
+            let more = [vec![fact(Body::Thread(elsewhere.clone()))], more].concat();
+            tries(NOBODY, 3, more).len() == 3
+        };
+        assert!(!is_found(Vec::new()), "it may be anybody's");
+        assert!(is_found(vec![of_process(10, "proxy")]));
+        assert!(!is_found(vec![of_process(30, "other")]));
+        let has = endpoint(20, "client", inet("tcp", 7, "10.0.0.1:50000", "10.0.0.3:81", 1));
+        assert!(!is_found(vec![of_process(10, "proxy"), has]), "another has that address");
     }
 
     #[test]

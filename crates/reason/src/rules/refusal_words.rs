@@ -2,7 +2,7 @@
 //!
 //! Must not: name codes, or decide what a refusal is for (waits/retries.rs).
 
-use crate::facts::ThreadRef;
+use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
@@ -25,7 +25,15 @@ pub(crate) fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'
     if slept < SLEPT_MIN.value {
         return None;
     }
-    Tries::of(measures.model, end.class, &end.object)
+    of_end(measures, end)
+}
+
+/// The tries behind an end, however little is lost between them: of a process that was asked about, or whom it waits for, no others' for the same.
+pub(crate) fn of_end<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'m>> {
+    let target = measures.model.look.target.as_ref();
+    let is_process = target.is_some_and(|it| it.kind == TargetKind::Process);
+    let by = is_process.then(|| end.links[end.named].who.pid);
+    Tries::of(measures.model, end.class, &end.object, by)
 }
 
 /// `2.60 s of 2.64 s pass in sleeps between 13 tries, each refused (mkdir: EEXIST).`

@@ -6,7 +6,7 @@
 
 use super::span::WaitSpan;
 use super::{WaitClass, session_wait, user_stack};
-use crate::facts::Ns;
+use crate::facts::{Ns, SessionEvent};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::programs::lock_kind::LockKind;
@@ -40,12 +40,18 @@ fn by_reading(model: &Model, wait: &mut WaitSpan) {
     if !is_event && !wait.place.syscall.starts_with("epoll") {
         return;
     }
-    if let Some((_, event)) = session_wait::reading(model, &wait.thread, wait.begin_ns, wait.end_ns)
-    {
-        (wait.class, wait.object) = match session_wait::kind(event) {
-            Some(_) => (WaitClass::FutexWait, Object::Inside(wait.thread.pid)),
-            None => (WaitClass::Timer, Object::Timer(wait.place.syscall.as_str().into())),
-        };
+    let read = session_wait::reading(model, &wait.thread, wait.begin_ns, wait.end_ns);
+    match read.map(|(_, event)| event) {
+        // Whose work another brings waits on where that is to come from.
+        None | Some(SessionEvent::Work) => (),
+        Some(SessionEvent::Sleep) => {
+            let timer = Object::Timer(wait.place.syscall.as_str().into());
+            (wait.class, wait.object) = (WaitClass::Timer, timer);
+        }
+        Some(_) => {
+            let inside = Object::Inside(wait.thread.pid);
+            (wait.class, wait.object) = (WaitClass::FutexWait, inside);
+        }
     }
 }
 

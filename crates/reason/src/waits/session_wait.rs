@@ -31,8 +31,15 @@ pub fn kind(event: SessionEvent) -> Option<LockKind> {
         SessionEvent::Replica => Some(LockKind::Replica),
         SessionEvent::Checkpoint => Some(LockKind::Checkpoint),
         SessionEvent::Archive => Some(LockKind::Archive),
-        SessionEvent::Sleep => None,
+        SessionEvent::Sleep | SessionEvent::Work => None,
     }
+}
+
+/// Whether a thread was a process of a server's own that waited for no more than its next work, by every reading: it may be up ten times between two.
+pub fn is_without_work(model: &Model, thread: &ThreadRef) -> bool {
+    let all = model.stacks.session_waits.get(&thread.pid).filter(|_| thread.tid == thread.pid);
+    let mut events = all.into_iter().flatten().filter_map(|(_, read)| read.event).peekable();
+    events.peek().is_some() && events.all(|event| event == SessionEvent::Work)
 }
 
 /// The kind of what a thread waited for within a time, by such a reading.

@@ -10,8 +10,9 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Classes: locks of the table of locks, waits for other processes, sleeps on purpose.
+/// Classes: locks of the table of locks, processes of the server's own without work, waits for other processes, sleeps on purpose.
 const LOCK: u32 = 0x03;
+const WITHOUT_WORK: u32 = 0x05;
 const OF_OTHERS: u32 = 0x08;
 const TIMEOUT: u32 = 0x09;
 
@@ -45,6 +46,7 @@ pub(super) fn of(number: u32, release: u32) -> Option<SessionEvent> {
     let of_class = number & 0x00ff_ffff;
     match number >> 24 {
         TIMEOUT => Some(SessionEvent::Sleep),
+        WITHOUT_WORK => Some(SessionEvent::Work),
         OF_OTHERS => {
             let (_, known) = NUMBERS.iter().find(|(its, _)| *its == release)?;
             known.iter().find(|(its, _)| *its == of_class).map(|(_, event)| *event)
@@ -84,6 +86,7 @@ mod tests {
         assert_eq!(of(0x0800_002f, 15), Some(SessionEvent::Replica));
         assert_eq!(of(0x0800_002f, 99), None);
         assert_eq!(of(0x0900_0002, 99), Some(SessionEvent::Sleep));
+        assert_eq!(of(0x0500_000c, 99), Some(SessionEvent::Work));
         assert_eq!(of(0x0600_0000, 15), None, "it waits for its client");
         assert!(is_of_a_release(0x0800_002f) && !is_of_a_release(0x0900_0002));
     }

@@ -38,6 +38,7 @@ pub(super) fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
         (EndKind::Remote, _) if end.unasked => format!("what comes over {object}"),
         (EndKind::Remote, Some(who)) => format!("an answer of {object} ({who})"),
         (EndKind::Remote, None) if end.unconnected => format!("what comes to {object}"),
+        (EndKind::Remote, None) if end.connecting => format!("a connection by {object}"),
         (EndKind::Remote, None) => format!("an answer of {object}"),
         (EndKind::Link, Some(who)) => format!("room in {object}, which {who} is to empty"),
         (EndKind::Link, None) => format!("room in {object}"),

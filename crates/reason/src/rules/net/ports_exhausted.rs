@@ -14,6 +14,7 @@ use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::proof::Proof;
+use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::threshold::Threshold;
@@ -66,7 +67,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if end.class != WaitClass::NoAddress {
         return None;
     }
-    let tries = Tries::of(measures.model, end.class, &end.object)?;
+    let tries = refusal_words::of_end(measures, end)?;
     if tries.last.syscall != "connect" {
         return None;
     }
