@@ -2,7 +2,7 @@
 //!
 //! Nobody wakes it, so nothing but its own looks says for what it sleeps: for a lock file to go, a socket to come, a status to change. Or it
 //! watches the file for as long as it runs; nothing tells the two apart, so this says what it does and calls nobody late. Where the kernel
-//! shows its own state (/proc, /sys), looking is what monitors do, and is not said.
+//! shows its own state (/proc, /sys), looking is what monitors do, and is not said; nor are the files of the C library, which no program asked to look at.
 //!
 //! Must not: name who is to make or remove it (nothing seen says so). Rejected: a finding, which every log watcher would get; any
 //! process that looks at a name in its loop (servers open files for each request: what they wait for is no clock); a look at the
@@ -26,6 +26,9 @@ const LOOKS_MIN: usize = 2;
 const PART_MIN: f64 = 0.25;
 /// Where the kernel shows itself.
 const KERNEL: [&str; 3] = ["/proc/", "/sys/", "/dev/"];
+/// What the C library looks at by itself: for each local time, and for each name of a host (glibc: time/tzfile.c, resolv/resolv_conf.c, nss/nss_database.c).
+const OF_LIBRARY: [&str; 5] =
+    ["/etc/localtime", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 /// What is looked at.
 struct LookedAt<'m> {
@@ -70,7 +73,9 @@ fn of<'m>(measures: &Measures<'m>, pid: u32) -> Option<LookedAt<'m>> {
     let model = measures.model;
     let mut by_path: BTreeMap<&'m str, Vec<(Ns, &'m Denied)>> = BTreeMap::new();
     for (at_ns, look) in &model.threads.looks {
-        let path = look.looked_at().filter(|path| !KERNEL.iter().any(|of| path.starts_with(of)));
+        let is_of_kernel = |path: &&str| KERNEL.iter().any(|of| path.starts_with(of));
+        let path =
+            look.looked_at().filter(|path| !is_of_kernel(path) && !OF_LIBRARY.contains(path));
         if let Some(path) = path.filter(|_| look.thread.pid == pid) {
             by_path.entry(path).or_default().push((*at_ns, look));
         }
@@ -268,10 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_once_or_where_the_kernel_shows_itself_only_sleeps() {
+    fn who_looks_once_or_where_the_kernel_or_the_library_has_it_look_only_sleeps() {
         let once: Vec<String> = (0..10).map(|at| format!("/srv/{at}")).collect();
         let once: Vec<&str> = once.iter().map(String::as_str).collect();
-        for paths in [&once[..], &["/proc/stat"; 10]] {
+        for paths in [&once[..], &["/proc/stat"; 10], &["/etc/localtime"; 10]] {
             let (title, text) = looks(paths, 0);
             assert!(!format!("{title} {text}").contains("looks at"), "{title} {text}");
         }
