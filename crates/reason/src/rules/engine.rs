@@ -257,12 +257,15 @@ fn impact(
 /// What a process that was asked about waits for other processes, seconds; of a host that is nobody's loss by itself.
 fn asked_seconds(measures: &Measures<'_>, pid: u32) -> f64 {
     let target = measures.model.look.target.as_ref();
-    let is_asked = target.is_some_and(|it| it.kind == TargetKind::Process);
+    // Asked of each who loses, and there may be thousands, with as many ends.
+    if target.is_none_or(|it| it.kind != TargetKind::Process) {
+        return 0.0;
+    }
     let is_for_another = |end: &&End| {
         use EndKind::{Lock, Open, Person, Remote, Sleep};
         let asks = end.links.first().is_some_and(|link| link.class.is_for_somebody());
         let leads_away = end.links.last().is_some_and(|root| root.who.pid != pid);
-        is_asked && asks && leads_away && matches!(end.kind, Lock | Open | Person | Remote | Sleep)
+        asks && leads_away && matches!(end.kind, Lock | Open | Person | Remote | Sleep)
     };
     let ends = measures.graph.ends.iter().filter(is_for_another);
     ends.map(|end| end.counted_seconds(pid)).sum()
