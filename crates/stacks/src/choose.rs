@@ -135,7 +135,8 @@ fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>, threads_max: us
         (*rank, is_other, is_of_pool)
     };
     ranked.sort_by_key(|one| (class(one), Reverse(one.1), one.2.thread.tid));
-    ranked = ranked.chunk_by(|a, b| class(a) == class(b)).flat_map(by_turns).collect();
+    let own = ranked.partition_point(|(rank, ..)| *rank == 0);
+    ranked[..own].chunk_by_mut(|a, b| class(a) == class(b)).for_each(by_turns);
     let mut asleep: HashMap<u32, usize> = HashMap::new();
     ranked.retain(|(rank, _, left)| {
         let count = asleep.entry(left.thread.pid).or_default();
@@ -171,14 +172,13 @@ fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>, threads_max: us
 
 /// Of what was asked about the longest and the latest waits by turns: most of a pool has waited since long ago, and what is of this minute would
 /// come last, where nothing may be left of the time.
-fn by_turns(class: &[(u32, Ns, Left)]) -> Vec<(u32, Ns, Left)> {
-    if class.first().is_none_or(|(rank, ..)| *rank != 0) {
-        return class.to_vec();
+fn by_turns(longest_first: &mut [(u32, Ns, Left)]) {
+    let mut all: Vec<_> = longest_first.iter_mut().map(std::mem::take).collect();
+    let count = all.len();
+    for (at, place) in longest_first.iter_mut().enumerate() {
+        let from = if at.is_multiple_of(2) { at / 2 } else { count - 1 - at / 2 };
+        *place = std::mem::take(&mut all[from]);
     }
-    let half = class.len().div_ceil(2);
-    let latest = class[half..].iter().rev().map(Some).chain(std::iter::repeat(None));
-    let both = class[..half].iter().zip(latest);
-    both.flat_map(|(longest, latest)| [Some(longest), latest]).flatten().cloned().collect()
 }
 
 /// On purpose: in a call that waits for a time, or for events of no descriptor, which languages sleep by.

@@ -17,7 +17,7 @@ use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
 use super::rounds::{Ask, FRESH_MAX, Pace, Rounds};
-use holdup_reason::facts::{Body, Fact, Ns, SessionWait, ThreadRef};
+use holdup_reason::facts::{Body, Fact, Ns, SessionEvent, SessionWait, ThreadRef};
 use holdup_system::status::Status;
 use holdup_system::{memory, text};
 use lock_table::{Places, Session};
@@ -114,8 +114,8 @@ struct One {
     pid: u32,
     /// The release of the server, 0 if it cannot be read; none if it was not asked for.
     release: Option<u32>,
-    /// It waited for something at the last reading.
-    waited: bool,
+    /// What it waited for at the last reading.
+    last: Option<SessionEvent>,
     /// Readings in a row without an answer.
     unread: u32,
     pace: Pace,
@@ -156,7 +156,7 @@ impl One {
             }
         };
         let (session, pace) = (Session { places, number }, Pace::default());
-        Some(Self { session, pid, release: None, waited: false, unread: 0, pace })
+        Some(Self { session, pid, release: None, last: None, unread: 0, pace })
     }
 
     /// Reports what it waits for, if it is time, or the last time and there is enough of it, and there is something to report;
@@ -181,14 +181,16 @@ impl One {
         let other = || event::of(number, self.release.unwrap_or(0));
         let event = lock.as_ref().map_or_else(other, |lock| Some(lock.event));
         self.pace.paid(at_ns, cpu_ns().saturating_sub(begin_ns), last_ns);
-        if event.is_some() || self.waited {
+        // The waits of a process without work are all alike, and it has one after another as long as its server runs.
+        let is_still_without_work = event == Some(SessionEvent::Work) && self.last == event;
+        if (event.is_some() || self.last.is_some()) && !is_still_without_work {
             let setting = event.and_then(|event| self.session.setting(pid, event));
             let held = lock.map(|lock| (lock.holders, lock.without_process));
             let (holders, held_without_process) = held.unwrap_or_default();
             let wait = SessionWait { pid, event, holders, held_without_process, setting };
             facts.push(Fact { at_ns, body: Body::SessionWait(wait) });
         }
-        self.waited = event.is_some();
+        self.last = event;
         Some(())
     }
 }

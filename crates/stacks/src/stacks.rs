@@ -416,4 +416,19 @@ mod tests {
         let long = 4 * ASKED_LASTED_NS_MIN;
         assert_eq!(asked.rest_ns(long), host.rest_ns(long), "a long look has its own part");
     }
+
+    #[test]
+    fn once_stacks_were_found_dear_walks_are_paid_from_the_time_that_has_passed() {
+        let second = 1_000_000_000;
+        let counted = |whole, walk_ns| {
+            let mut stacks = UserStacks::of(Some(Whose::Process(1)));
+            stacks.whole = whole;
+            stacks.allowance.saw_walk(walk_ns);
+            stacks.counted_between_ns(second)
+        };
+        let ahead = part(ASKED_LASTED_NS_MIN, PART_BETWEEN);
+        assert_eq!(counted(64, second), part(second, PART_BETWEEN));
+        assert_eq!(counted(0, second), ahead, "the first stacks");
+        assert_eq!(counted(64, 1_000), ahead, "a process of a few threads");
+    }
 }

@@ -43,10 +43,8 @@ impl Reader for Events {
 
     fn drain(&mut self, look: &mut Look, facts: &mut Vec<Fact>) {
         if let Some(programs) = &look.programs {
-            let inbox = &mut programs.inbox.borrow_mut().facts;
-            facts.append(inbox);
-            // A burst does not come with each tick.
-            inbox.shrink_to(BATCH_FACTS);
+            // With its room: a burst does not come with each tick.
+            facts.append(&mut std::mem::take(&mut programs.inbox.borrow_mut().facts));
         }
     }
 
@@ -95,9 +93,6 @@ impl Reader for Events {
         Ok(())
     }
 }
-
-/// Room for the events of a tick that is held from one to the next.
-const BATCH_FACTS: usize = 1_000;
 
 /// Whom a sum names, and so has to be known.
 fn users(body: &Body) -> Vec<u32> {

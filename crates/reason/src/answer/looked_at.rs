@@ -2,7 +2,8 @@
 //!
 //! Nobody wakes it, so nothing but its own looks says for what it sleeps: for a lock file to go, a socket to come, a status to change. Or it
 //! watches the file for as long as it runs; nothing tells the two apart, so this says what it does and calls nobody late. Where the kernel
-//! shows its own state (/proc, /sys), looking is what monitors do, and is not said; nor are the files of the C library, which no program asked to look at.
+//! shows its own state (/proc, /sys), looking is what monitors do, and is not said; nor are the files
+//! that the C library looks at by itself.
 //!
 //! Must not: name who is to make or remove it (nothing seen says so). Rejected: a finding, which every log watcher would get; any
 //! process that looks at a name in its loop (servers open files for each request: what they wait for is no clock); a look at the

@@ -281,7 +281,7 @@ pub struct AnswerEnd {
     /// Of a wait on a socket: it is connected to nobody, so it is not known that anybody owes it an answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconnected: bool,
-    /// Of a wait on a socket: it asks to be connected, and was not answered.
+    /// Of a wait on a socket: it is for the connection itself, before which nobody owes an answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connecting: bool,
     /// Of a wait on a connection: its other end has had the last word, so it is not known that it owes an answer.

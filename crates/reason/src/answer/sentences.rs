@@ -529,15 +529,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_had_the_last_word_owes_no_answer() {
-        let said = |unasked: bool| {
-            let end = serde_json::json!({"end": "remote", "object": ObjectName::new("socket", "x:7"),
+    fn whoever_has_had_the_last_word_or_is_not_connected_yet_owes_no_answer() {
+        let said = |what: &str| {
+            let end = serde_json::json!({"end": "remote", "object": ObjectName::new("socket", "tcp x:7"),
                 "seconds": 1.0, "share": 1.0, "longest_seconds": 1.0, "victims": [], "chain": [],
-                "unasked": unasked});
+                what: true});
             waits_title(&serde_json::from_value(end).unwrap())
         };
-        assert_eq!(said(true), "waits for what socket x:7 sends next");
-        assert_eq!(said(false), "waits for socket x:7, which owes it an answer");
+        assert_eq!(said("unasked"), "waits for what socket tcp x:7 sends next");
+        assert_eq!(said("connecting"), "waits for a connection to x:7");
+        assert_eq!(said("by_timeout"), "waits for socket tcp x:7, which owes it an answer");
     }
 
     #[test]

@@ -244,7 +244,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
         by_timeout: end.is_timed(),
         unconnected: kind == EndKind::Remote && sockets::is_unconnected(model, &end.object),
-        connecting: kind == EndKind::Remote && sockets::is_connecting(model, end),
+        connecting: kind == EndKind::Remote && end.class == WaitClass::SocketConnect,
         unasked: kind == EndKind::Remote && measures.graph.is_for_what_comes(end),
     }
 }

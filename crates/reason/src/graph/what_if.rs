@@ -470,17 +470,17 @@ impl<'l> Reached<'l> {
             // A circle: it is left as long as it was.
             What::After { .. } if depth + 1 >= DEPTH_MAX => begin + took,
             What::After { line: other, .. } => begin.max(
-                self.circle_of_two((line, piece, begin), *other, at_ns, depth)
+                self.circle_of_two((line, piece), *other, at_ns, depth)
                     .unwrap_or_else(|| self.value(*other, at_ns, depth + 1)),
             ),
         }
     }
 
-    /// How far the other line has come where each of two waits for the other at that moment: what going round until the last step comes to,
-    /// without the steps. Two that hand a byte to and fro do so at each piece.
+    /// How far the other line has come where each of two waits for the other at that moment: its wait is left as long as it was, as in any circle, but at
+    /// once. Two that hand a byte to and fro are in one at each piece.
     fn circle_of_two(
         &self,
-        (line, piece, begin): (usize, usize, f64),
+        (line, piece): (usize, usize),
         other: usize,
         at_ns: Ns,
         depth: usize,
@@ -488,20 +488,13 @@ impl<'l> Reached<'l> {
         let others = self.piece_before(other, at_ns)?;
         let Piece { begin_ns, end_ns, what } = &self.lines.all[other].pieces[others];
         let What::After { line: back, named } = what else { return None };
-        let ends_there = named.is_some_and(|named| self.gone.has(named, other));
-        if *back != line || ends_there || *end_ns < at_ns {
-            return None;
-        }
-        if self.piece_before(line, at_ns)? != piece {
-            return None;
-        }
-        let others_begin = self.begin(other, others, depth + 1);
-        let is_last = (DEPTH_MAX - 1 - depth).is_multiple_of(2);
-        let (last_begin, last_ns) = match is_last {
-            true => (begin, self.lines.all[line].pieces[piece].begin_ns),
-            false => (others_begin, *begin_ns),
-        };
-        Some(others_begin.max(last_begin + at_ns.saturating_sub(last_ns) as f64))
+        let is_gone = named.is_some_and(|named| self.gone.has(named, other));
+        let is_circle = *back == line
+            && !is_gone
+            && at_ns <= *end_ns
+            && self.piece_before(line, at_ns) == Some(piece);
+        let took = at_ns.saturating_sub(*begin_ns) as f64;
+        is_circle.then(|| self.begin(other, others, depth + 1) + took)
     }
 
     /// The part of a piece that stays.

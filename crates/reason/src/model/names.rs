@@ -46,7 +46,7 @@ impl ObjectName {
 
     /// Its name, or these words where it is not known which it is.
     pub fn or(self, unknown: &str) -> String {
-        match self.name == NOT_KNOWN && self.id.is_empty() {
+        match self.name.is_empty() || self.name == NOT_KNOWN && self.id.is_empty() {
             true => unknown.into(),
             false => self.name,
         }

@@ -180,7 +180,7 @@ fn take<'m>(
     }
 }
 
-/// Of whom a process that was asked about is a parent, or its parent, and so on.
+/// From a process of a command up to the command's first one, at most.
 const GENERATIONS_MAX: usize = 8;
 
 /// Whether a thread is of the process or the command that was asked about.
@@ -190,10 +190,8 @@ fn is_asked_about(seen: Seen<'_>, thread: &ThreadRef) -> bool {
         let process = seen.threads.names.get(pid)?;
         seen.threads.identity(process).map(|known| known.parent_pid).filter(|pid| *pid != 0)
     };
-    let generations = std::iter::successors(Some(thread.pid), parent).take(GENERATIONS_MAX);
-    let is_command = target.kind == TargetKind::Command;
-    let mut own = generations.take(if is_command { GENERATIONS_MAX } else { 1 });
-    own.any(|pid| pid == target.pid)
+    let generations = if target.kind == TargetKind::Command { GENERATIONS_MAX } else { 1 };
+    std::iter::successors(Some(thread.pid), parent).take(generations).any(|pid| pid == target.pid)
 }
 
 /// Whether a thread may send from an address: the filter of its own namespace dropped it, or a socket there has it; who was asked about and has closed
@@ -201,11 +199,16 @@ fn is_asked_about(seen: Seen<'_>, thread: &ThreadRef) -> bool {
 fn may_send(seen: Seen<'_>, thread: &ThreadRef, packet: &Refused) -> bool {
     let Some(netns) = seen.threads.identity(thread).map(|it| it.netns) else { return false };
     let from = packet.from.ip().to_canonical();
-    let mut has_it = seen.held.endpoints.iter().filter_map(|end| match &end.object {
-        ObjectRef::Inet(own) if own.local.ip().to_canonical() == from => Some(own.netns == netns),
-        _ => None,
-    });
-    netns == packet.netns || has_it.next().unwrap_or_else(|| is_asked_about(seen, thread))
+    // Several namespaces may have one address, as of loopback.
+    let has_it = |here: bool| {
+        seen.held.endpoints.iter().any(|end| match &end.object {
+            ObjectRef::Inet(own) => {
+                own.local.ip().to_canonical() == from && (own.netns == netns) == here
+            }
+            _ => false,
+        })
+    };
+    netns == packet.netns || has_it(true) || !has_it(false) && is_asked_about(seen, thread)
 }
 
 #[cfg(test)]
@@ -256,7 +259,12 @@ mod tests {
         assert!(is_found(vec![of_process(10, "proxy")]));
         assert!(!is_found(vec![of_process(30, "other")]));
         let has = endpoint(20, "client", inet("tcp", 7, "10.0.0.1:50000", "10.0.0.3:81", 1));
-        assert!(!is_found(vec![of_process(10, "proxy"), has]), "another has that address");
+        assert!(!is_found(vec![of_process(10, "proxy"), has.clone()]), "another has that address");
+        let mut own = endpoint(10, "proxy", inet("tcp", 8, "10.0.0.1:50001", "10.0.0.3:81", 1));
+        if let Body::Endpoint(Endpoint { object: ObjectRef::Inet(socket), .. }) = &mut own.body {
+            socket.netns = 2;
+        }
+        assert!(is_found(vec![has, own]), "so does another namespace");
     }
 
     #[test]

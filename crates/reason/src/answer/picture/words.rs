@@ -201,7 +201,7 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Remote, _) if end.unasked => format!("what comes over {on}"),
         (EndKind::Remote, Some(by)) => format!("{by} owes the answer on {on}"),
         (EndKind::Remote, None) if end.unconnected => format!("what comes to {on}"),
-        (EndKind::Remote, None) if end.connecting => format!("{on} does not come about"),
+        (EndKind::Remote, None) if end.connecting => format!("a connection by {on}"),
         (EndKind::Remote, None) => format!("{on} owes an answer"),
         (EndKind::Link, Some(by)) if end.object.kind == "socket" => {
             format!("{on} is full, {by} is at its other end")

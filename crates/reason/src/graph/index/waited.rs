@@ -55,6 +55,7 @@ impl<'a> Waited<'a> {
         }
         self.waits.push(wait);
     }
+
     /// The processes at an end, in the order in which they came.
     pub(super) fn by(&self, end: WaitedEnd) -> &[ThreadRef] {
         match end {

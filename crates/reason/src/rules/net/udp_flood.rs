@@ -75,7 +75,10 @@ fn does(measures: &Measures<'_>, away: &Away) -> String {
     match away.class {
         WaitClass::Timer => "sleeps".to_string(),
         WaitClass::RunQueue => "waits for a CPU".to_string(),
-        _ => format!("waits for {}", measures.model.name_of(&away.object).name),
+        _ => {
+            let object = measures.model.name_of(&away.object);
+            format!("waits for {}", object.or("something that was not seen"))
+        }
     }
 }
 
