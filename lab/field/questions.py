@@ -14,7 +14,7 @@ from harness.truth import MEASURE, Skip, pid
 from locks.go import shop
 from locks.threads import ABBA
 from programs.databases import Maria, Postgres, Redis, pgbouncer
-from programs.web import PY, curl, java_server, php_fpm
+from programs.web import PY, curl, java_server, nginx, php_fpm
 
 LEAKS = """
 import threading
@@ -111,6 +111,17 @@ def redis(s):
     client = s.waiting(server.cli + ["blpop", s.word(), "0"])
     port = s.sh(f"ss -tnp | grep 'pid={client.pid},'").split()[3].rpartition(":")[2]
     yield Question(looked(client), "redis-cli", (rf"addr=127.0.0.1:{port} [^\n]*flags=b [^\n]*cmd=blpop",))
+
+
+@question("nginx")
+def nginx_question(s):
+    """A rate holds a client's answer back: the directive that says so, of whatever file nginx was started with."""
+    s.file("www/small", "x\n")
+    zone = "limit_req_zone $server_port zone=z:1m rate=6r/m;"
+    _, worker, port = nginx(s, f"root {s.dir}/www; limit_req zone=z burst=5;", extra=zone)
+    s.sh(" ".join(map(str, curl(port, "/small"))))
+    s.waiting(curl(port, "/small"), 0.3)
+    yield Question(looked(worker), "nginx", (r"limit_req_zone \$server_port zone=z:1m rate=6r/m;", r"limit_req zone=z burst=5;"))
 
 
 @question("java")

@@ -279,7 +279,7 @@ fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
         // Of a peer on another host this side of the connection is all that can be asked.
         (EndKind::Remote, Object::Inet(ino)) if end.who.is_none() => {
             let socket = model.called.socket(*ino).filter(|it| it.remote.port() != 0);
-            socket.map(|it| ask::of_socket(model, it))
+            socket.map(|it| ask::of_socket(model, it, ""))
         }
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
             end.links.last().map(|root| program(&root.who))
@@ -388,9 +388,12 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         );
     }
     match (end.class, &root.object) {
-        (WaitClass::Child, _) => {
-            let children = children(measures, root.who.pid);
-            format!("it waits for whichever of its children ends first{children}")
+        (WaitClass::Child, object) => {
+            let whom = match object {
+                Object::AnyChild => "whichever of its children ends first",
+                _ => "a child",
+            };
+            format!("it waits for {whom}{}", children(measures, root.who.pid))
         }
         (WaitClass::PipeRead, _) if end.circle => {
             "the chain comes back to one who waits in it: each waits for the next".into()

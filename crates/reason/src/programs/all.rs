@@ -8,19 +8,20 @@ use super::lock_kind::LockKind;
 use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
-    command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, node, perl, pgbouncer,
-    php, postgres, redis, ruby, rust, shell, systemd, tools, transfers,
+    command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, nginx, node, perl,
+    pgbouncer, php, postgres, redis, ruby, rust, shell, systemd, tools, transfers,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 22] = [
+pub(super) static ALL: [&Program; 23] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
     &mariadb::MYSQL,
     &redis::REDIS,
+    &nginx::NGINX,
     &php::PHP,
     &java::JAVA,
     &cpython::CPYTHON,

@@ -28,6 +28,7 @@ mod libc;
 pub mod lock_kind;
 mod lock_methods;
 mod mariadb;
+mod nginx;
 mod node;
 mod perl;
 mod pgbouncer;

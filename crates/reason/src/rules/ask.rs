@@ -10,14 +10,15 @@
 //!
 //! Edit together: lab/field/questions.py, programs/, measure/doors.rs.
 
-use crate::facts::InetRef;
+use crate::facts::{Endpoint, GIVEN_PORTS, InetRef, ObjectRef, ThreadRef};
 use crate::measure::doors;
-use crate::model::Model;
+use crate::model::{Model, lifetimes};
 use crate::programs::lock_kind::LockKind;
 use crate::programs::{self, Program, stacks_with_warning};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
 use crate::rules::wording::Remedy;
+use crate::waits::goroutines;
 
 /// The command that asks a process what it waits for.
 pub fn question(model: &Model, pid: u32) -> String {
@@ -38,28 +39,73 @@ pub fn question_of(model: &Model, program: &Program, pid: u32) -> String {
     program.question(&doors::of(model, pid), pid)
 }
 
-/// Whether a process is of a program each of whose processes serves one session, of which the others know more than its calls tell.
-pub fn is_of_sessions(model: &Model, pid: u32) -> bool {
-    programs::of(&model.threads.process_name(pid)).is_some_and(|it| it.session.is_some())
+/// How to see what a process does between a question and its answer: by its program's own word first, which knows whose question it is. Its calls or
+/// functions are what is left where it has none, or beside it where it is at work.
+pub fn between_answers(model: &Model, who: &ThreadRef, is_at_work: bool) -> Vec<Remedy> {
+    let way = || {
+        Remedy::to(format!("see what {} does between question and answer", model.threads.who(who)))
+    };
+    // Its threads run any goroutine: their calls say nothing of the one that was asked.
+    if goroutines::are_known(model, who.pid) {
+        let stacks = || question_of(model, &programs::go::GO, who.pid);
+        return vec![match is_at_work {
+            true => way().profile(who),
+            false => way().ask(Question::Program, who, stacks()),
+        }];
+    }
+    let own = programs::of(&model.threads.process_name(who.pid))
+        .filter(|it| it.question.is_some())
+        .map(|it| way().ask(Question::Program, who, question_of(model, it, who.pid)));
+    let calls = match is_at_work {
+        true => Some(Remedy::to("see in which functions it is at work").profile(who)),
+        false if own.is_none() => Some(way().sleeps(who)),
+        false => None,
+    };
+    own.into_iter().chain(calls).collect()
 }
 
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
-/// nothing came.
-pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {
+/// nothing came. Of one that has ended with whoever had it open: those of the next time, which will have another port on the side that connects.
+pub fn of_socket(model: &Model, socket: &InetRef, text: &str) -> Remedy {
     let ss = ways_out::command_in(model, socket.netns, "ss");
     // Of datagrams the kernel keeps no turn, but memory and drops.
     let flags = if socket.is_tcp() { "-tinp" } else { "-uamnp" };
+    let (own, far) = (socket.local.port(), socket.remote.port());
+    let is_served = || {
+        model.called.served_ports().contains(&(socket.netns, own))
+            || (1..GIVEN_PORTS).contains(&own) && far >= GIVEN_PORTS
+    };
+    let (which, text) = match has_ended(model, socket) {
+        false => (format!("src {} and dst {}", socket.local, socket.remote), text.to_string()),
+        true => {
+            let which = match is_served() {
+                true => format!("src {}", socket.local),
+                false => format!("dst {}", socket.remote),
+            };
+            (which, format!("the connection has ended; the next time, {text}"))
+        }
+    };
     let asks = Action::look(Question::State);
-    Remedy::default()
-        .command(format!("{ss} {} 'src {} and dst {}'", flags, socket.local, socket.remote))
+    Remedy::to(text)
+        .command(format!("{ss} {flags} '{which}'"))
         .acting(asks.through(ss.through.as_ref()))
+}
+
+/// Whether everybody who was seen to have a socket open has ended.
+fn has_ended(model: &Model, socket: &InetRef) -> bool {
+    let before = model.held.endpoints_before.iter().map(|(_, end)| end);
+    let all = model.held.endpoints.iter().chain(before);
+    let is_own =
+        |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(it) if it.ino == socket.ino);
+    let mut own = all.filter(is_own).peekable();
+    own.peek().is_some() && own.all(|end| !lifetimes::is_there_at_end(model, &end.process))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Body, Fact, Host, ObjectRef, Thread};
-    use crate::rules::scenes::{descriptor, host};
+    use crate::facts::{Body, Exit, Fact, Host, Thread};
+    use crate::rules::scenes::{self, descriptor, host};
     use crate::waits::poll_intent::TCP_LISTEN;
 
     fn tcp(at: &str) -> ObjectRef {
@@ -105,11 +151,11 @@ mod tests {
     #[test]
     fn a_server_in_a_container_is_asked_in_there_by_its_number_there() {
         let asked = |comm: &str| {
-            let thread = crate::rules::scenes::thread(7, comm);
+            let thread = scenes::thread(7, comm);
             let uid = Some(999);
             let known = Thread { thread, inner_pid: Some(1), uid, ..Thread::default() };
             let listens = descriptor(7, 3, comm, unix("/run/.s.PGSQL.5432"));
-            let facts = vec![crate::rules::scenes::identity(known), listens];
+            let facts = vec![scenes::identity(known), listens];
             question(&Model::new([host(), facts].concat()), 7)
         };
         let postgres = asked("postgres");
@@ -127,13 +173,13 @@ mod tests {
     fn a_tool_that_an_image_need_not_have_is_the_hosts_within_the_network() {
         let asked = |inner_pid: Option<u32>| {
             let own = |pid: u32, netns: u32, inner_pid: Option<u32>| {
-                let thread = crate::rules::scenes::thread(pid, "shop");
+                let thread = scenes::thread(pid, "shop");
                 let known = Thread { thread, netns, inner_pid, ..Thread::default() };
-                crate::rules::scenes::identity(known)
+                scenes::identity(known)
             };
             let me = Host { own_pid: 99, ..Host::default() };
             let facts = vec![
-                crate::rules::scenes::fact(Body::Host(me)),
+                scenes::fact(Body::Host(me)),
                 own(7, 2, inner_pid),
                 own(99, 1, None),
                 descriptor(7, 3, "shop", tcp("0.0.0.0:6060")),
@@ -173,12 +219,49 @@ mod tests {
     }
 
     #[test]
+    fn whose_answer_is_waited_for_is_asked_by_its_own_word_before_its_calls() {
+        let ways = |comm: &str, is_at_work| -> Vec<String> {
+            let known = Thread { thread: scenes::thread(7, comm), ..Thread::default() };
+            let at = descriptor(7, 3, comm, tcp("127.0.0.1:6379"));
+            let model = Model::new([host(), vec![scenes::identity(known), at]].concat());
+            let all = between_answers(&model, &scenes::thread(7, comm), is_at_work);
+            all.into_iter()
+                .map(|way| way.command.split(' ').take(2).collect::<Vec<_>>().join(" "))
+                .collect()
+        };
+        assert_eq!(ways("redis-server", true), ["redis-cli -h", "perf top"]);
+        assert_eq!(ways("redis-server", false), ["redis-cli -h"]);
+        assert_eq!(ways("nginx", false), ["nginx -T"]);
+        assert_eq!(ways("own-server", true), ["perf top"]);
+        assert_eq!(ways("own-server", false), ["strace -f"]);
+    }
+
+    #[test]
     fn a_connection_is_shown_alone() {
         let one = connection("10.0.0.1:40000", "192.0.2.1:80", 1);
-        let asked = of_socket(&listening("app", Vec::new()), &one).command;
+        let asked = of_socket(&listening("app", Vec::new()), &one, "").command;
         assert_eq!(asked, "ss -tinp 'src 10.0.0.1:40000 and dst 192.0.2.1:80'");
         let one = InetRef { protocol: "udp".into(), ..one };
-        let asked = of_socket(&listening("app", Vec::new()), &one).command;
+        let asked = of_socket(&listening("app", Vec::new()), &one, "").command;
         assert_eq!(asked, "ss -uamnp 'src 10.0.0.1:40000 and dst 192.0.2.1:80'");
+    }
+    #[test]
+    fn of_a_connection_that_ended_with_its_owner_those_of_the_next_time_are_shown() {
+        let one = connection("10.0.0.1:40000", "192.0.2.1:80", 1);
+        let asked = |is_over: bool| {
+            let own = descriptor(7, 3, "curl", ObjectRef::Inet(one.clone()));
+            let exit = Exit { thread: scenes::thread(7, "curl"), last: true, code: Some(0) };
+            let is_seen = Thread { thread: scenes::thread(7, "curl"), ..Thread::default() };
+            let mut facts = [host(), vec![scenes::identity(is_seen), own]].concat();
+            facts
+                .extend(is_over.then_some(Fact { at_ns: scenes::LOOK_NS, body: Body::Exit(exit) }));
+            let mut model = Model::new(facts);
+            model.finish();
+            of_socket(&model, &one, "see it")
+        };
+        assert_eq!(asked(false).text, "see it");
+        let asked = asked(true);
+        assert_eq!(asked.text, "the connection has ended; the next time, see it");
+        assert_eq!(asked.command, "ss -tinp 'dst 192.0.2.1:80'");
     }
 }

@@ -111,11 +111,8 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
         Object::Inet(ino) => measures.model.called.socket(ino),
         _ => None,
     };
-    let own = socket.map(|socket| Remedy {
-        text: "see what this side knows of the connection: what was not acknowledged, and since when nothing came"
-            .into(),
-        ..ask::of_socket(measures.model, socket)
-    });
+    let see = "see what this side knows of the connection: what was not acknowledged, and since when nothing came";
+    let own = socket.map(|socket| ask::of_socket(measures.model, socket, see));
     let netns = socket.map_or(0, |it| it.netns);
     if is_here(address) {
         let ss = command_in(measures.model, netns, "ss");

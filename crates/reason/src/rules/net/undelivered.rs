@@ -252,10 +252,7 @@ fn remedies(measures: &Measures<'_>, lost: &Lost<'_>) -> Vec<Remedy> {
         action: Some(Action::look(Question::State).through(tracepath.through.as_ref())),
         ..Remedy::default()
     };
-    let own = Remedy {
-        text: "see what this side knows of the connection".into(),
-        ..ask::of_socket(model, socket)
-    };
+    let own = ask::of_socket(model, socket, "see what this side knows of the connection");
     vec![way, own]
 }
 

@@ -13,8 +13,8 @@ use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words;
-use crate::rules::wording::{Evidence, Remedy, Wording};
-use crate::rules::{Match, culprit};
+use crate::rules::wording::{Evidence, Wording};
+use crate::rules::{Match, ask, culprit};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
@@ -56,7 +56,7 @@ pub(super) fn found<'m>(
     let by = culprit(measures.model, &owing.actor);
     let object = ends[*most].object.clone();
     let mut matched =
-        Match::new(by, Proof::TwoWitnesses, move |loss| owing.explain(loss)).on(object);
+        Match::new(by, Proof::TwoWitnesses, move |loss| owing.explain(measures, loss)).on(object);
     for at in sleeps {
         matched = matched.claiming(at, None);
     }
@@ -92,7 +92,7 @@ impl Owing {
         })
     }
 
-    fn explain(&self, loss: &Loss<'_>) -> Wording {
+    fn explain(&self, measures: &Measures<'_>, loss: &Loss<'_>) -> Wording {
         const NAMED: usize = 3;
         let (actor, server) = (words::who(&self.actor), words::who(&self.server));
         let waiting = match &self.clients[..] {
@@ -122,10 +122,7 @@ impl Owing {
                 ),
                 Evidence::new("age of the oldest", self.oldest, "s", "tcp_sock of its connections"),
             ],
-            remedy: vec![
-                Remedy::to(format!("see what {actor} does between question and answer"))
-                    .sleeps(&self.actor),
-            ],
+            remedy: ask::between_answers(measures.model, &self.actor, false),
         }
     }
 }

@@ -18,13 +18,11 @@ use crate::measure::longest_wait::LongestWait;
 use crate::measure::own_functions::{stands_in, works_in};
 use crate::model::object::Object;
 use crate::model::words;
-use crate::programs::go;
-use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::holder_doing::AT_WORK;
 use crate::rules::proof::Proof;
 use crate::rules::wait_words::{self, AWAITS_TIMEOUT, TIMED_OVER};
-use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::wording::{Evidence, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
 use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
@@ -479,24 +477,7 @@ impl Answers {
                 },
             ),
             evidence: self.evidence(measures, read, loss),
-            remedy: vec![{
-                let way = Remedy::to(format!("see what {who} does between question and answer"));
-                let (model, pid) = (measures.model, self.actor.pid);
-                match self.waited.is_at_work() {
-                    true => way.profile(&self.actor),
-                    // Its threads run any goroutine: their calls say nothing of the one that was asked.
-                    false if goroutines::are_known(model, pid) => way.ask(
-                        Question::Program,
-                        &self.actor,
-                        ask::question_of(model, &go::GO, pid),
-                    ),
-                    // What a session of a database sleeps for stands in its statement, and in who else is there.
-                    false if ask::is_of_sessions(model, pid) => {
-                        way.ask(Question::Program, &self.actor, ask::question(model, pid))
-                    }
-                    false => way.sleeps(&self.actor),
-                }
-            }],
+            remedy: ask::between_answers(measures.model, &self.actor, self.waited.is_at_work()),
         }
     }
 
