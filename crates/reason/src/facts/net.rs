@@ -272,7 +272,7 @@ pub struct FilterRule {
     pub table: String,
     /// Chain.
     pub chain: String,
-    /// Where packets come to the chain: `input`, `output`, `forward`, ...; empty if other chains jump to it.
+    /// Where packets come to the chain: `input`, `output`, `forward`, ...; empty if others jump to it, and from where is not known.
     pub hook: String,
     /// Number of the rule in its table; 0: it is the policy of the chain.
     pub handle: u64,
@@ -292,6 +292,16 @@ pub struct FilterRule {
     pub destination_port: Option<u16>,
     /// What else it looks at, by the kernel's names: `ct`, `lookup`, `limit`.
     pub rest: Vec<String>,
+}
+
+impl FilterRule {
+    /// What `rest` has of a rule that asks a map of verdicts, whose elements are not read: it may drop, or do anything else.
+    pub const MAP: &'static str = "vmap";
+
+    /// Whether it asks one.
+    pub fn is_map(&self) -> bool {
+        self.rest.iter().any(|name| name == Self::MAP)
+    }
 }
 
 /// A process that has a tun or tap device open, and so is to read what is sent there. Read where such a device dropped packets.

@@ -7,6 +7,7 @@
 use crate::facts::FilterRule;
 use crate::measure::packet_drops::Dropped;
 use crate::model::Model;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// The rules that may have been it.
@@ -16,6 +17,8 @@ pub struct Suspects<'m> {
     pub rule: Option<&'m FilterRule>,
     /// All of them.
     pub all: Vec<&'m FilterRule>,
+    /// Rules beside them that ask a map of verdicts: what that comes to was not read.
+    pub maps: usize,
 }
 
 /// What may have dropped it.
@@ -29,7 +32,16 @@ pub fn suspects<'m>(model: &'m Model, dropped: &Dropped<'_>, is_own: bool) -> Su
     let mut all: Vec<&FilterRule> =
         model.net.drop_causes.filter_rules.iter().filter(agrees).collect();
     all.sort_by_key(|rule| std::cmp::Reverse(narrowness(rule)));
+    // One to which several ways lead is one.
+    let place = |rule: &FilterRule| {
+        (rule.family.clone(), rule.table.clone(), rule.chain.clone(), rule.handle)
+    };
+    let mut seen = BTreeSet::new();
+    all.retain(|rule| seen.insert(place(rule)));
+    let (maps, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|rule| rule.is_map());
     let rule = match all[..] {
+        // A policy drops what nothing before it has: a map may have.
+        [only] if only.handle == 0 && !maps.is_empty() => None,
         [only] => Some(only),
         // What it looks at besides may not fit, and then it is the other one.
         [first, second, ..] if narrowness(first) > narrowness(second) && first.rest.is_empty() => {
@@ -37,7 +49,7 @@ pub fn suspects<'m>(model: &'m Model, dropped: &Dropped<'_>, is_own: bool) -> Su
         }
         _ => None,
     };
-    Suspects { rule, all }
+    Suspects { rule, all, maps: maps.len() }
 }
 
 /// Packets that were made there come to `output`, others to the rest; a chain that others jump to is come to from anywhere.

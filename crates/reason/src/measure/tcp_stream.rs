@@ -204,10 +204,10 @@ pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint>
     })
 }
 
-/// Whether a socket's other end is a listener or an unconnected socket, by address alone.
+/// Whether a socket's other end is a listener or an unconnected socket, by address and namespace.
 pub fn leads_to(model: &Model, client: &InetRef, server: &InetRef) -> bool {
     (client.protocol == server.protocol || client.is_tcp() && server.is_tcp())
-        && model.called.translations.leads_to(client, server)
+        && model.called.leads_to(client, server)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::terminal::Terminal;
 use super::translations::Translations;
 use crate::facts::*;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Names of objects by their identity.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Called {
     /// The other end of the first connection of TCP at an address whose port nobody is given, by network namespace.
     first_at: HashMap<(u32, SocketAddr), SocketAddr>,
     served_ports: HashSet<(u32, u16)>,
+    /// Addresses that sockets have as their own, by network namespace.
+    own_addresses: HashMap<u32, HashSet<IpAddr>>,
     /// What connections are called at their other ends.
     pub(crate) translations: Translations,
     /// Where sockets that are not connected send to.
@@ -39,6 +41,7 @@ impl Called {
             }
             ObjectRef::Inet(socket) => {
                 self.learn_port(socket);
+                self.learn_address(socket.netns, socket.local.ip());
                 let known = self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
                 if known.is_connecting() {
                     // It may be connected by now.
@@ -72,6 +75,49 @@ impl Called {
                 self.served_ports.insert((socket.netns, own.port()));
             }
         }
+    }
+
+    /// An address that somebody has in a network namespace, or that others came to there.
+    pub(super) fn learn_address(&mut self, netns: u32, ip: IpAddr) {
+        let ip = ip.to_canonical();
+        if !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback() {
+            self.own_addresses.entry(netns).or_default().insert(ip);
+        }
+    }
+
+    /// Whether an address is one of a network namespace's own: what is sent to it stays there.
+    pub(crate) fn has_address(&self, netns: u32, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        ip.is_loopback() || self.own_addresses.get(&netns).is_some_and(|all| all.contains(&ip))
+    }
+
+    /// Whether a listener, or a socket without a peer, is at the other end of a client's, by its port and address. What is bound to all
+    /// addresses is at those of its own namespace, and no other host's; behind a translation at those of the namespace that it leads to.
+    pub(crate) fn leads_to(&self, client: &InetRef, server: &InetRef) -> bool {
+        let far = self.translations.far_end(client);
+        let (asked, near) = self.translations.other_end(client);
+        let ip = asked.ip().to_canonical();
+        let has_all = || {
+            let takes_family = server.local.ip().is_ipv6() || ip.is_ipv4();
+            let is_here = match far {
+                Some(far) => far.netns == Some(server.netns),
+                None if ip.is_loopback() || ip == near.ip().to_canonical() => {
+                    client.netns == server.netns
+                }
+                // A server of datagrams has no socket that shows an address; where it has the namespace to itself none may be known.
+                None => {
+                    self.has_address(server.netns, ip)
+                        || client.netns != server.netns
+                            && !self.own_addresses.contains_key(&server.netns)
+                }
+            };
+            server.local.ip().is_unspecified() && takes_family && is_here
+        };
+        // Each namespace has its own loopback.
+        let netns = far.and_then(|far| far.netns).unwrap_or(client.netns);
+        let is_there = !ip.is_loopback() || netns == server.netns;
+        let has_it = || server.local.ip().to_canonical() == ip;
+        asked.port() == server.local.port() && is_there && (has_it() || has_all())
     }
 
     /// Ports at which several were connected, by network namespace: whoever listened there may have ended before his descriptors were read.
@@ -167,5 +213,48 @@ mod tests {
         assert!(served(&[(own, "127.0.0.1:40000"), (own, "127.0.0.1:40002")]));
         assert!(!served(&[(own, "127.0.0.1:40000"), (own, "127.0.0.1:40000")]), "one connection");
         assert!(!served(&[(own, "127.0.0.1:80"), (own, "127.0.0.1:443")]), "a client's port");
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_at_the_addresses_of_its_own_namespace() {
+        let at = |text: &str| text.parse().expect("an address");
+        let socket = |netns, local: &str, remote: &str| {
+            let (local, remote) = (at(local), at(remote));
+            InetRef { ino: 1, netns, protocol: "tcp".into(), local, remote, state: 1 }
+        };
+        let listens = |netns, at: &str| socket(netns, at, "0.0.0.0:0");
+        let mut called = Called::default();
+        let plain = socket(1, "10.0.0.9:1", "10.0.0.8:53");
+        assert!(!called.leads_to(&plain, &listens(1, "0.0.0.0:53")), "another host's address");
+        called.learn_address(6, at("10.0.0.8:53").ip());
+        called.learn_address(7, at("10.0.0.7:53").ip());
+        assert!(called.leads_to(&plain, &listens(6, "0.0.0.0:53")));
+        assert!(!called.leads_to(&plain, &listens(7, "0.0.0.0:53")), "another namespace");
+        let own = socket(1, "10.0.0.9:1", "10.0.0.9:53");
+        assert!(called.leads_to(&own, &listens(1, "0.0.0.0:53")), "its own address");
+        let six = socket(1, "[fd00::1]:1", "[fd00::1]:53");
+        assert!(called.leads_to(&six, &listens(1, "[::]:53")));
+        assert!(!called.leads_to(&six, &listens(1, "0.0.0.0:53")), "of the other family");
+    }
+
+    #[test]
+    fn behind_a_translation_it_is_where_that_leads_to() {
+        let at = |text: &str| text.parse().expect("an address");
+        let socket = |netns, local: &str, remote: &str| {
+            let (local, remote) = (at(local), at(remote));
+            InetRef { ino: 1, netns, protocol: "tcp".into(), local, remote, state: 1 }
+        };
+        let mut called = Called::default();
+        let (local, remote) = (at("10.0.0.9:4000"), at("10.96.0.10:53"));
+        let (far_local, far_remote) = (at("10.244.0.2:5353"), local);
+        let far_netns = Some(5);
+        let translated = Translation { netns: 1, local, remote, far_local, far_remote, far_netns };
+        called.translations.learn(&translated);
+        let client = socket(1, "10.0.0.9:4000", "10.96.0.10:53");
+        let listens = |netns, at: &str| socket(netns, at, "0.0.0.0:0");
+        assert!(called.leads_to(&client, &listens(5, "0.0.0.0:5353")));
+        assert!(!called.leads_to(&client, &listens(6, "0.0.0.0:5353")), "another container's");
+        assert!(called.leads_to(&client, &listens(6, "10.244.0.2:5353")));
+        assert!(!called.leads_to(&client, &listens(5, "0.0.0.0:53")), "what was asked");
     }
 }

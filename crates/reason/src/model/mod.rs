@@ -157,6 +157,11 @@ impl Model {
 
             Body::Endpoint(it) => {
                 self.called.learn(&it.object);
+                // Who stands in a listener's queue came to an address that may have no other socket yet.
+                let first = it.socket.as_ref().and_then(|state| state.waiting.as_ref());
+                if let (Some(first), ObjectRef::Inet(listener)) = (first, &it.object) {
+                    self.called.learn_address(listener.netns, first.at);
+                }
                 self.threads.mention(&it.process);
                 self.held.push(at, it);
             }
@@ -244,9 +249,17 @@ impl Model {
             Body::NetCounters(it) => self.net.push(at, it),
             Body::NextHop(it) => self.net.push(at, it),
             Body::NoWayBack(it) => self.net.push(at, it),
-            Body::AddressHere(it) => self.net.push(at, it),
+            Body::AddressHere(it) => {
+                self.called.learn_address(it.far_netns, it.address);
+                self.net.push(at, it);
+            }
             Body::Unrouted(it) => self.net.push(at, it),
-            Body::Translation(it) => self.called.translations.learn(&it),
+            Body::Translation(it) => {
+                if let Some(netns) = it.far_netns {
+                    self.called.learn_address(netns, it.far_local.ip());
+                }
+                self.called.translations.learn(&it);
+            }
             Body::Sysctl(it) => self.net.push(at, it),
 
             Body::PermanentNeighbours(it) => self.limits.push(at, it),

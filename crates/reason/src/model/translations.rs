@@ -55,19 +55,6 @@ impl Translations {
         let (far_local, far_remote) = self.other_end(socket);
         [(socket.local, socket.remote), (far_remote, far_local)]
     }
-
-    /// Whether a listener, or a socket without a peer, is at the other end of a client's, by its port and address. What is bound to all
-    /// addresses is at any; behind a translation at those of its namespace, since many there have the same port.
-    pub(crate) fn leads_to(&self, client: &InetRef, server: &InetRef) -> bool {
-        let far = self.far_end(client);
-        let (ip, port) = (self.other_end(client).0.ip(), self.other_end(client).0.port());
-        let at_all = server.local.ip().is_unspecified()
-            && far.is_none_or(|far| far.netns == Some(server.netns));
-        // Each namespace has its own loopback.
-        let netns = far.and_then(|far| far.netns).unwrap_or(client.netns);
-        let is_there = !ip.is_loopback() || netns == server.netns;
-        port == server.local.port() && is_there && (ip == server.local.ip() || at_all)
-    }
 }
 
 #[cfg(test)]
@@ -118,18 +105,5 @@ mod tests {
         assert_eq!(of(&["10.244.0.2:53", "10.244.0.2:53"]), Some(at("10.244.0.2:53")));
         assert_eq!(of(&["10.244.0.2:53", "10.244.0.3:53"]), None);
         assert_eq!(of(&[]), None);
-    }
-
-    #[test]
-    fn who_listens_everywhere_is_led_to_where_the_address_is() {
-        let all = service(&["10.244.0.2:5353"]);
-        let client = socket(1, "10.0.0.9:4000", "10.96.0.10:53");
-        let listens = |netns, at: &str| socket(netns, at, "0.0.0.0:0");
-        assert!(all.leads_to(&client, &listens(5, "0.0.0.0:5353")));
-        assert!(!all.leads_to(&client, &listens(6, "0.0.0.0:5353")), "another container's");
-        assert!(all.leads_to(&client, &listens(6, "10.244.0.2:5353")));
-        assert!(!all.leads_to(&client, &listens(5, "0.0.0.0:53")), "what was asked");
-        let plain = socket(1, "10.0.0.9:1", "10.0.0.8:53");
-        assert!(all.leads_to(&plain, &listens(6, "0.0.0.0:53")));
     }
 }

@@ -22,6 +22,7 @@ mod attributes;
 pub(super) mod conntrack;
 pub(super) mod ethtool;
 mod exchange;
+mod filter_jumps;
 #[doc(hidden)]
 pub mod filters;
 mod generic;

@@ -7,6 +7,7 @@
 
 use super::attributes::*;
 use super::exchange::dump;
+use super::filter_jumps::{Jump, by_their_ways};
 use holdup_reason::facts::FilterRule;
 use netlink_sys::Socket;
 use std::collections::BTreeMap;
@@ -18,27 +19,41 @@ const GET_CHAIN: u16 = SUBSYSTEM | 4;
 const GET_RULE: u16 = SUBSYSTEM | 7;
 /// More rules than this are a machine's; that many that drop are reported.
 const RULES_MAX: usize = 500;
+/// And so many that lead to another chain: a machine that has more has its ways made by a program.
+const JUMPS_MAX: usize = 2_000;
+/// And so many that ask a map.
+const MAPS_MAX: usize = 20;
 
 /// All of a namespace's that drop. The namespace is the caller's.
 pub(crate) fn dropping(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<Vec<FilterRule>> {
     // struct nfgenmsg, all zero: every family.
     const ALL: [u8; 4] = [0; 4];
-    let (mut chains, mut found) = (Vec::new(), Vec::new());
+    let (mut chains, mut found, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
     dump(socket, GET_CHAIN, &ALL, buffer, |message| chains.extend(chain(message)))?;
-    dump(socket, GET_RULE, &ALL, buffer, |message| {
-        if found.len() < RULES_MAX {
-            found.extend(rule(message));
+    let mut maps = 0;
+    dump(socket, GET_RULE, &ALL, buffer, |message| match rule(message) {
+        // A program that balances by them has thousands.
+        Some(Verdict::Drops(rule)) if rule.is_map() => {
+            maps += 1;
+            found.extend(Some(rule).filter(|_| maps <= MAPS_MAX));
         }
+        Some(Verdict::Drops(rule)) if found.len() < RULES_MAX => found.push(rule),
+        Some(Verdict::Jumps(jump)) if jumps.len() < JUMPS_MAX => jumps.push(jump),
+        _ => {}
     })?;
-    for rule in &mut found {
+    let with_hook = |mut rule: FilterRule| {
         let is_in = |chain: &&Chain| {
             let of = &chain.as_rule;
             of.family == rule.family && of.table == rule.table && of.chain == rule.chain
         };
-        if let Some(chain) = chains.iter().find(is_in) {
-            rule.hook.clone_from(&chain.as_rule.hook);
-        }
-    }
+        let hook = chains.iter().find(is_in).map(|chain| chain.as_rule.hook.clone());
+        rule.hook = hook.unwrap_or_default();
+        rule
+    };
+    let found = found.into_iter().map(with_hook).collect();
+    let hooked = |jump: Jump| Jump { as_rule: with_hook(jump.as_rule), to: jump.to };
+    let jumps: Vec<Jump> = jumps.into_iter().map(hooked).collect();
+    let mut found = by_their_ways(found, &jumps, RULES_MAX);
     found.extend(chains.into_iter().filter(|chain| chain.drops).map(|chain| chain.as_rule));
     Ok(found)
 }
@@ -76,8 +91,17 @@ pub(crate) fn chain(message: &[u8]) -> Option<Chain> {
     Some(Chain { as_rule, drops: policy == Some(0) })
 }
 
-/// A NFT_MSG_NEWRULE message behind its netlink header; none if the rule does not drop.
-pub(crate) fn rule(message: &[u8]) -> Option<FilterRule> {
+/// What a rule does with what it matches.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// It drops it, or by a map of verdicts may do so.
+    Drops(FilterRule),
+    /// It has it go on in another chain.
+    Jumps(Jump),
+}
+
+/// A NFT_MSG_NEWRULE message behind its netlink header; none if the rule neither drops nor leads on.
+pub(crate) fn rule(message: &[u8]) -> Option<Verdict> {
     const TABLE: u16 = 1;
     const CHAIN: u16 = 2;
     const HANDLE: u16 = 3;
@@ -90,13 +114,18 @@ pub(crate) fn rule(message: &[u8]) -> Option<FilterRule> {
             reading.expression(expression);
         }
     }
-    reading.drops.then(|| FilterRule {
+    reading.say_family();
+    let as_rule = FilterRule {
         family: family_name(message[0]),
         table: found.get(&TABLE).map(|name| string(name)).unwrap_or_default(),
         chain: found.get(&CHAIN).map(|name| string(name)).unwrap_or_default(),
         handle: found.get(&HANDLE).and_then(|handle| be64(handle)).unwrap_or(0),
         ..reading.rule
-    })
+    };
+    match (reading.drops, reading.jumps_to) {
+        (true, _) => Some(Verdict::Drops(as_rule)),
+        (false, to) => to.map(|to| Verdict::Jumps(Jump { as_rule, to })),
+    }
 }
 
 /// Counters of a chain or of a rule: packets are the second.
@@ -109,7 +138,7 @@ fn packets_of(counters: &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Loaded {
     Protocol,
-    /// The family of the network layer, which the addresses say too.
+    /// The family of the network layer, which addresses say too.
     Family,
     /// An address: where it goes to, and bits of it that count.
     Address {
@@ -128,7 +157,10 @@ enum Loaded {
 struct Reading {
     rule: FilterRule,
     registers: BTreeMap<u32, Loaded>,
+    /// NFPROTO_IPV4 or NFPROTO_IPV6, if it is for one of them.
+    family: Option<u8>,
     drops: bool,
+    jumps_to: Option<String>,
 }
 
 impl Reading {
@@ -165,7 +197,17 @@ impl Reading {
             }
             "cmp" => self.compare(number(1), number(2), data.get(&3).and_then(|it| value_of(it))),
             "counter" => self.rule.packets = data.get(&2).and_then(|packets| be64(packets)),
-            "immediate" => self.drops |= data.get(&2).is_some_and(|it| is_drop(it)),
+            "immediate" => {
+                let verdict = data.get(&2).map(|it| verdict(it)).unwrap_or_default();
+                self.drops |= verdict.0 == Some(DROP);
+                let leads = matches!(verdict.0, Some(JUMP | GOTO));
+                self.jumps_to = verdict.1.filter(|_| leads).or(self.jumps_to.take());
+            }
+            // A map of verdicts: what it comes to is in its elements.
+            "lookup" if number(3) == Some(VERDICT_REGISTER) => {
+                self.drops = true;
+                self.rule.rest.push(FilterRule::MAP.into());
+            }
             "reject" => (self.drops, self.rule.rejects) = (true, true),
             "target" => match data.get(&1).map(|name| string(name)).as_deref() {
                 Some("DROP") => self.drops = true,
@@ -198,7 +240,7 @@ impl Reading {
         };
         let rule = &mut self.rule;
         match loaded {
-            Loaded::Family => {}
+            Loaded::Family => self.family = value.first().copied(),
             Loaded::Protocol => {
                 let number = value.first().copied().unwrap_or(0);
                 rule.protocol = Some(crate::decode::values::protocol_name(u16::from(number)));
@@ -215,8 +257,34 @@ impl Reading {
         }
     }
 
-    /// A match of iptables: of `tcp` and `udp` two ranges of ports come first (struct xt_tcp, xt_udp).
+    /// A rule for one family whose addresses do not say which is one for all addresses of that family.
+    fn say_family(&mut self) {
+        let any = match self.family {
+            Some(2) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            Some(10) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+            _ => return,
+        };
+        if self.rule.source.is_none() && self.rule.destination.is_none() {
+            self.rule.source = Some((any, 0));
+        }
+    }
+
+    /// A match of iptables: of `tcp` and `udp` two ranges of ports come first, then what else it looks at and what is inverted (struct xt_tcp, xt_udp;
+    /// include/uapi/linux/netfilter/xt_tcpudp.h).
     fn matched(&mut self, name: String, info: &[u8]) {
+        let byte = |at: usize| info.get(at).copied().unwrap_or(0);
+        let (more, inverted) = match name.as_str() {
+            "tcp" => (byte(8) | byte(9), byte(11)),
+            "udp" => (0, byte(8)),
+            _ => (0, 0),
+        };
+        if more != 0 || inverted != 0 {
+            self.rule.rest.push("flags".into());
+        }
+        if inverted != 0 {
+            self.rule.protocol = Some(name);
+            return;
+        }
         let range = |at| Some((u16_at(info, at)?, u16_at(info, at + 2)?));
         let (Some(source), Some(destination), "tcp" | "udp") = (range(0), range(4), &*name) else {
             self.rule.rest.push(name);
@@ -277,10 +345,18 @@ fn value_of(data: &[u8]) -> Option<&[u8]> {
     attributes(data).get(&1).copied()
 }
 
-/// NFTA_DATA_VERDICT with NF_DROP.
-fn is_drop(data: &[u8]) -> bool {
-    let verdict = attributes(data).get(&2).map(|verdict| attributes(verdict));
-    verdict.and_then(|verdict| be32(verdict.get(&1)?)) == Some(0)
+/// NF_DROP, and NFT_JUMP and NFT_GOTO (enum nft_verdicts), which are negative.
+const DROP: u32 = 0;
+const JUMP: u32 = -3_i32 as u32;
+const GOTO: u32 = -4_i32 as u32;
+/// NFT_REG_VERDICT.
+const VERDICT_REGISTER: u32 = 0;
+
+/// NFTA_DATA_VERDICT: its code, and the chain of one that leads on.
+fn verdict(data: &[u8]) -> (Option<u32>, Option<String>) {
+    let verdict = attributes(data).get(&2).map(|verdict| attributes(verdict)).unwrap_or_default();
+    let code = verdict.get(&1).and_then(|code| be32(code));
+    (code, verdict.get(&2).map(|chain| string(chain)))
 }
 
 fn family_name(family: u8) -> String {
@@ -365,7 +441,64 @@ mod tests {
             (3, 4_u64.to_be_bytes().to_vec()),
             (4, of(expressions)),
         ];
-        rule(&[&[2, 0, 0, 0][..], &of(&attributes)].concat())
+        match rule(&[&[2, 0, 0, 0][..], &of(&attributes)].concat()) {
+            Some(Verdict::Drops(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+
+    fn leads_to(code: i32) -> Option<String> {
+        let verdict =
+            of(&[(2, of(&[(1, code.to_be_bytes().to_vec()), (2, b"LOGDROP\0".to_vec())]))]);
+        let leads = expression("immediate", &[(1, number(0)), (2, verdict)]);
+        let attributes = [(4, of(&[payload(1, 9, 1), equals(&[6]), leads]))];
+        match rule(&[&[2, 0, 0, 0][..], &of(&attributes)].concat()) {
+            Some(Verdict::Jumps(jump)) => {
+                assert_eq!(jump.as_rule.protocol.as_deref(), Some("tcp"));
+                Some(jump.to)
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_leads_on_says_to_which_chain() {
+        assert_eq!([-3, -4].map(leads_to), [Some("LOGDROP".into()), Some("LOGDROP".into())]);
+        assert_eq!(leads_to(-1), None, "NFT_CONTINUE");
+    }
+
+    #[test]
+    fn a_map_of_verdicts_may_drop_and_a_set_alone_does_not() {
+        let lookup = |register| expression("lookup", &[(2, number(1)), (3, number(register))]);
+        let found = rule_of(&[expression("ct", &[(1, number(1))]), lookup(0)]).unwrap();
+        assert_eq!(found.rest, ["ct", FilterRule::MAP]);
+        assert_eq!(rule_of(&[lookup(1)]), None);
+    }
+
+    #[test]
+    fn a_rule_for_one_family_is_not_for_the_other() {
+        let family = |number: u8| {
+            let meta =
+                expression("meta", &[(1, super::tests::number(1)), (2, super::tests::number(15))]);
+            rule_of(&[meta, equals(&[number]), verdict(0)]).unwrap().source
+        };
+        assert_eq!(family(10), Some(("::".parse().unwrap(), 0)));
+        assert_eq!(family(2), Some(("0.0.0.0".parse().unwrap(), 0)));
+    }
+
+    #[test]
+    fn what_iptables_looks_at_besides_ports_is_named() {
+        let of_match = |name: &str, rest: &[u8]| {
+            let info = [&[0, 0, 0xff, 0xff, 22, 0, 22, 0][..], rest].concat();
+            let name = [name.as_bytes(), &[0]].concat();
+            let found =
+                rule_of(&[expression("match", &[(1, name), (3, info)]), verdict(0)]).unwrap();
+            (found.destination_port, found.rest.len())
+        };
+        assert_eq!(of_match("tcp", &[0, 0, 0, 0]), (Some(22), 0));
+        assert_eq!(of_match("tcp", &[0, 0x3f, 0, 0]), (Some(22), 1), "--tcp-flags ALL NONE");
+        assert_eq!(of_match("tcp", &[0, 0, 0, 2]), (None, 1), "! --dport 22");
+        assert_eq!(of_match("udp", &[2, 0, 0, 0]), (None, 1));
     }
 
     #[test]

@@ -141,11 +141,7 @@ impl<'m> Waiting<'m> {
                 let far = client.map(|it| self.model.called.translations.other_end(it));
                 let is_accepted =
                     far.is_some_and(|(far, near)| self.held.contains(&pair(far, near)));
-                let is_its = |client: &InetRef| {
-                    let at_all = socket.local.ip().is_unspecified();
-                    leads_to(self.model, client, socket)
-                        && (!at_all || self.is_here(client, socket.netns))
-                };
+                let is_its = |client: &InetRef| leads_to(self.model, client, socket);
                 if !is_accepted && client.is_some_and(is_its) {
                     take(Awaited::Socket(*ino));
                 }
@@ -190,16 +186,6 @@ impl<'m> Waiting<'m> {
             }
         }
         self.victims(losers)
-    }
-
-    /// Whether a socket is connected to an address of this host: a listener at all addresses has no others, and a loopback of its own.
-    fn is_here(&self, client: &InetRef, netns: u32) -> bool {
-        let (far, near) = self.model.called.translations.other_end(client);
-        let ip = far.ip().to_canonical();
-        match ip.is_loopback() || ip == near.ip().to_canonical() {
-            true => client.netns == netns,
-            false => self.held.iter().any(|(local, _)| local.ip() == ip),
-        }
     }
 
     fn add_to(&self, losers: &mut Losers, it: Awaited) {

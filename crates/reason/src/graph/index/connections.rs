@@ -228,11 +228,14 @@ impl<'a> Connections<'a> {
         pair_key(translations.other_end(socket), socket, netns)
     }
 
-    /// The network namespace of who is at an address that a socket asks, where that is known: of a loopback address its own.
+    /// The network namespace of who is at an address that a socket asks, where that is known: of one that its own has, that.
     fn far_netns(&self, socket: &InetRef) -> Option<u32> {
         match self.model.called.translations.far_end(socket) {
             Some(far) => far.netns,
-            None => socket.remote.ip().is_loopback().then_some(socket.netns),
+            None => {
+                let (called, ip) = (&self.model.called, socket.remote.ip());
+                called.has_address(socket.netns, ip).then_some(socket.netns)
+            }
         }
     }
 
@@ -343,12 +346,13 @@ impl<'a> Connections<'a> {
             None => translations.behind(server),
         };
         let (server, netns) = far.map_or((server, None), |far| (far.pair.0, far.netns));
-        // Each namespace has its own loopback.
+        // What an address of the asker's own namespace is sent stays there: each has its own loopback.
         let own_netns = || {
             let known = self.model.threads.identity(&wait.thread).map(|known| known.netns);
             asked_by.map(|socket| socket.netns).or(known.filter(|netns| *netns != 0))
         };
-        let netns = netns.or_else(|| own_netns().filter(|_| server.ip().is_loopback()));
+        let is_own = |netns: &u32| self.model.called.has_address(*netns, server.ip());
+        let netns = netns.or_else(|| own_netns().filter(is_own));
         // Name servers take long questions by TCP, at the same address.
         let listens = |end: &&&Endpoint| {
             matches!(&end.object, ObjectRef::Inet(own)

@@ -101,18 +101,27 @@ fn matched<'m>(
 
 /// The process on this host that serves the address, if one does.
 fn local_server<'m>(model: &'m Model, server: SocketAddr, end: &End) -> Option<&'m ThreadRef> {
-    // Each network namespace has a loopback of its own.
+    // What an address of the asker's own network namespace is sent stays there: each has a loopback of its own.
     let asker = &end.links[end.named].who;
     let netns = model.threads.identity(asker).map_or(0, |known| known.netns);
-    let is_there =
-        |socket: &InetRef| !server.ip().is_loopback() || netns == 0 || socket.netns == netns;
-    let serves = |endpoint: &&Endpoint| match &endpoint.object {
+    let is_own = model.called.has_address(netns, server.ip());
+    let is_there = |socket: &InetRef| !is_own || netns == 0 || socket.netns == netns;
+    let has_all = |socket: &InetRef| {
+        let takes_family = socket.local.is_ipv6() || server.is_ipv4();
+        is_own && takes_family && socket.local.ip().is_unspecified() && socket.remote.port() == 0
+    };
+    let serves = |endpoint: &&Endpoint, all: bool| match &endpoint.object {
         ObjectRef::Inet(socket) => {
-            socket.protocol == "udp" && socket.local == server && is_there(socket)
+            let is_at = if all { has_all(socket) } else { socket.local.ip() == server.ip() };
+            let is_port = socket.local.port() == server.port();
+            socket.protocol == "udp" && is_port && is_at && is_there(socket)
         }
         _ => false,
     };
-    model.held.endpoints.iter().find(serves).map(|endpoint| &endpoint.process)
+    // What is bound to the address itself gets what comes there, before what is bound to all.
+    let mut serves_by = [false, true].into_iter();
+    let found = serves_by.find_map(|all| model.held.endpoints.iter().find(|it| serves(it, all)));
+    found.map(|endpoint| &endpoint.process)
 }
 
 fn wording(

@@ -25,6 +25,10 @@ pub(super) fn what(rule: &FilterRule) -> String {
             let whole = if network.is_ipv4() { u32::BITS } else { u128::BITS };
             let length = if u32::from(bits) == whole { String::new() } else { format!("/{bits}") };
             let ip = if network.is_ipv4() { "ip" } else { "ip6" };
+            if bits == 0 {
+                parts.push(format!("meta nfproto ipv{}", if network.is_ipv4() { 4 } else { 6 }));
+                return;
+            }
             parts.push(format!("{ip} {word} {network}{length}"));
         }
     };

@@ -43,6 +43,7 @@ pub(crate) mod filter_drop;
 pub(crate) mod filter_reject;
 mod filter_words;
 mod full_frame;
+mod insertion_race;
 mod last_reader;
 mod line_limits;
 pub(crate) mod line_rate;

@@ -44,6 +44,14 @@ pub(crate) fn inet(protocol: &str, ino: u64, local: &str, remote: &str, state: u
     })
 }
 
+/// The same of another network namespace than that of these scenes.
+pub(crate) fn from_outside(object: ObjectRef) -> ObjectRef {
+    match object {
+        ObjectRef::Inet(socket) => ObjectRef::Inet(InetRef { netns: 2, ..socket }),
+        other => other,
+    }
+}
+
 /// A wait in a system call from one time to another, both in tenths of a second.
 pub(crate) fn wait(
     pid: u32,

@@ -192,7 +192,9 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
 fn remedy(measures: &Measures<'_>, stream: &Stream<'_>) -> Remedy {
     let sysctl = command_in(measures.model, stream.socket.netns, "sysctl");
     // Each network namespace has its own values, and those of this one are known.
-    if sysctl.through.is_some() {
+    let mut links = measures.model.net.links.iter();
+    let link = links.find(|link| link.netns == stream.socket.netns);
+    if link.is_some_and(|link| !link.netns_name.is_empty()) {
         return Remedy {
             text: "see how far the kernel's own tuning goes there, and whether the program sets SO_SNDBUF".into(),
             command: format!("{sysctl} net.ipv4.tcp_wmem"),

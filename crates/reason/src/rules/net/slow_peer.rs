@@ -432,13 +432,24 @@ mod tests {
 
     #[test]
     fn a_listener_of_this_host_that_does_not_accept_is_no_peer_elsewhere() {
-        let full = SocketState { accept_queue: 5, accept_limit: 4, ..SocketState::default() };
-        let listener = inet("tcp", 101, "0.0.0.0:80", "0.0.0.0:0", 10);
-        let facts = vec![
-            wait(10, "client", "connect", far(100, 40_000, 2), 0, 48),
-            with_state(20, "server", listener, full),
-        ];
-        assert_eq!(codes(facts), ["net.accept_queue"]);
+        let ip = |text: &str| text.parse().expect("an address");
+        let found = |waiting| {
+            let full = SocketState { accept_queue: 5, accept_limit: 4, ..SocketState::default() };
+            let full = SocketState { waiting, ..full };
+            let listener = inet("tcp", 101, "0.0.0.0:80", "0.0.0.0:0", 10);
+            let facts = vec![
+                wait(10, "client", "connect", far(100, 40_000, 2), 0, 48),
+                with_state(20, "server", listener, full),
+            ];
+            codes(facts)
+        };
+        let first = Waiting { at: ip("192.0.2.1"), from: ip("10.0.0.1") };
+        assert_eq!(found(Some(first)), ["net.accept_queue"]);
+        assert_ne!(
+            found(None).first().map(String::as_str),
+            Some("net.accept_queue"),
+            "another host's"
+        );
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn who_waits_for_an_answer_loses_to_it_and_to_no_slow_peer() {
         let mut facts = datagrams(10_000, 10_000, 0);
-        let asked = inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1);
+        let asked = from_outside(inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1));
         facts.push(wait(30, "asker", "recvfrom", asked, 0, 48));
         facts.push(look_at(TargetKind::Process, 30));
         let found = findings(facts);

@@ -123,7 +123,8 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
         [only] => pause(only),
         _ => Remedy {
             text: "see who sends".into(),
-            command: format!("{tcpdump} -nn -c 20 udp dst port {}", place.port()),
+            // By itself it listens at the first interface, and never at a loopback.
+            command: format!("{tcpdump} -i any -nn -c 20 udp dst port {}", place.port()),
             action: Some(asks.through(tcpdump.through.as_ref())),
             ..Remedy::default()
         },
@@ -190,7 +191,7 @@ mod tests {
         assert!(often[0].title.contains("sleeps between its reads of udp"), "{}", often[0].title);
         assert_eq!(often[0].remedy[0].command, "holdup pid 20");
         assert!(found(4)[0].title.starts_with("datagrams flood"), "it reads for most of the look");
-        let to = inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1);
+        let to = from_outside(inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1));
         let sender = endpoint(30, "sender", to);
         let sent = findings([flooded(), vec![sleeps(1), sender]].concat());
         assert_eq!(sent[0].culprit.pid, Some(30));
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn the_only_sender_that_waits_for_nothing_is_the_flood() {
         let mut facts = flooded();
-        let to = |ino, from| inet("udp", ino, from, "10.0.0.2:5000", 1);
+        let to = |ino, from| from_outside(inet("udp", ino, from, "10.0.0.2:5000", 1));
         facts.push(endpoint(30, "flood", to(500, "10.0.0.1:7000")));
         facts.push(endpoint(31, "asker", to(501, "10.0.0.1:7001")));
         facts.push(wait(31, "asker", "recvfrom", to(501, "10.0.0.1:7001"), 0, 40));
@@ -220,7 +221,12 @@ mod tests {
     #[test]
     fn who_is_only_connected_to_a_flooded_socket_is_not_the_flood() {
         let mut facts = flooded();
-        facts.push(endpoint(30, "logger", inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1)));
+        let to = |netns: fn(ObjectRef) -> ObjectRef| {
+            endpoint(30, "logger", netns(inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1)))
+        };
+        let elsewhere = [facts.clone(), vec![to(|same| same)]].concat();
+        assert_eq!(findings(elsewhere)[0].culprit.pid, Some(20), "to another host's port");
+        facts.push(to(from_outside));
         let ran = |run_ns| {
             let thread = thread(30, "logger");
             fact(Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }))
