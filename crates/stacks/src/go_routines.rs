@@ -42,6 +42,13 @@ pub(crate) struct Routines {
     last_ns: Ns,
 }
 
+/// What one does that has not ended.
+enum Seen {
+    Stands(Box<Read>),
+    /// It runs, is ready to, or moved while it was read.
+    Runs,
+}
+
 /// One that stands, as it was read.
 struct Read {
     description: Description,
@@ -79,10 +86,14 @@ impl Routines {
         let list = list(&self.program, memory)?;
         let count = list.len() as u64;
         let step = count.div_ceil(READ_MAX).max(1);
-        let (mut all, mut read) = (Vec::new(), 0);
+        let (mut all, mut read, mut some_run) = (Vec::new(), 0, false);
         for at in list.into_iter().step_by(step as usize) {
             read += 1;
-            all.extend(self.read_one(at, memory));
+            match self.read_one(at, memory) {
+                Some(Seen::Stands(one)) => all.push(*one),
+                Some(Seen::Runs) => some_run = true,
+                None => {}
+            }
         }
         let mut standing: Vec<Goroutine> = Vec::new();
         let mut stood = HashMap::new();
@@ -112,13 +123,18 @@ impl Routines {
         }
         (self.stood, self.last_ns) = (stood, at_ns);
         let release = self.program.release.clone();
-        Some(Goroutines { pid, release, count, read, standing: those_that_matter(standing) })
+        let standing = those_that_matter(standing);
+        Some(Goroutines { pid, release, count, read, some_run, standing })
     }
 
-    fn read_one(&mut self, at: u64, memory: &mut Memory<'_>) -> Option<Read> {
+    /// None of one that has ended, that is the runtime's own, or that cannot be read.
+    fn read_one(&mut self, at: u64, memory: &mut Memory<'_>) -> Option<Seen> {
         let description = Description::read(at, self.layout, memory)?;
-        if description.is_dead() || !description.stands() {
+        if description.is_dead() {
             return None;
+        }
+        if !description.stands() {
+            return Some(Seen::Runs);
         }
         let stack = Stack::read(&description, &mut self.program, memory)?;
         let again = Description::read(at, self.layout, memory)?;
@@ -127,11 +143,14 @@ impl Routines {
         let is_own = outermost
             .next()
             .is_none_or(|name| name.starts_with("runtime.") && name != "runtime.main");
-        if is_own || !description.is_same(&again) {
+        if is_own {
             return None;
         }
+        if !description.is_same(&again) {
+            return Some(Seen::Runs);
+        }
         let lock = stack.lock();
-        Some(Read { description, stack, lock })
+        Some(Seen::Stands(Box::new(Read { description, stack, lock })))
     }
 
     fn frames(&self, stack: &Stack) -> Vec<UserFrame> {

@@ -23,6 +23,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// A reading of all descriptors that takes longer is not made again just to see connections come and go.
 const READING_NS_MAX: Ns = 20_000_000;
 
+/// What waitid(2) takes for whom it waits (include/uapi/linux/wait.h).
+const P_PID: u64 = 1;
+const P_PIDFD: u64 = 3;
+
 /// Of a command also so long after its begin: from then on the refused calls of whom it asks are reported.
 const EARLY_TICKS: u64 = 3;
 
@@ -145,7 +149,8 @@ fn sampled(look: &mut Look, facts: &mut Vec<Fact>) -> Vec<Fact> {
     reported.into_iter().map(|body| Fact { at_ns, body }).collect()
 }
 
-/// Adds what only the waiter's memory says: futex owners, the descriptor that is polled, the path of a call.
+/// Adds what only the waiter's memory says, and its files: futex owners, the descriptor that is polled, the path of a call, the process of a
+/// descriptor.
 pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact>) {
     let oldest_ns = look.pid.is_none().then(|| polled::oldest_begin_ns(waits));
     let is_recent =
@@ -184,6 +189,10 @@ pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact
                 }
             }
             Answer::Path(word) => paths::name(blocked, &look.roots, word),
+            // The same wait, as who has the number instead of a descriptor asks for it.
+            Answer::Process(number) => {
+                (blocked.place.args[0], blocked.place.args[1]) = (P_PID, number);
+            }
         }
     }
 }
@@ -203,9 +212,10 @@ fn waiting(waits: &[Fact]) -> Vec<u32> {
 
 /// What is asked of the memory of a waiter.
 fn question(blocked: &Blocked, is_recent: bool, ports: &polled::Ports) -> Option<Question> {
-    let [address, ..] = blocked.place.args;
+    let [address, second, ..] = blocked.place.args;
     match blocked.place.syscall.as_str() {
         "futex" => Some(Question::Futex { address }),
+        "waitid" if address == P_PIDFD => Some(Question::Process { fd: second }),
         _ => paths::question(blocked).or_else(|| polled::question(blocked, is_recent, ports)),
     }
 }

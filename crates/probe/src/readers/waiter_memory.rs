@@ -38,6 +38,8 @@ pub(super) enum Question {
     Epoll { fd: u64 },
     /// A path.
     Path { address: u64 },
+    /// Which process a descriptor stands for.
+    Process { fd: u64 },
 }
 
 /// What the memory says.
@@ -49,6 +51,8 @@ pub(super) enum Answer {
     Descriptors(Vec<u32>, Option<Ns>),
     /// A path as the program has it.
     Path(String),
+    /// The number of a process, as the waiter's own PID namespace has it.
+    Process(u64),
 }
 
 impl Answer {
@@ -74,6 +78,7 @@ impl Question {
             }
             Self::Epoll { fd } => Some(descriptors(roots, pid, watched(roots, pid, fd))),
             Self::Path { address } => memory::text(pid, address, PATH_BYTES_MAX).map(Answer::Path),
+            Self::Process { fd } => process_behind(roots, pid, fd).map(Answer::Process),
         }
     }
 }
@@ -212,6 +217,20 @@ fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
     text::lines(&bytes).filter_map(target).collect()
 }
 
+/// The process that a pidfd stands for (pidfd_open(2)), by the number that it has where its holder lives: `NSpid:` has that of each PID namespace, from
+/// that of whoever reads to its own. None of one that has ended.
+fn process_behind(roots: &Roots, pid: u32, fd: u64) -> Option<u64> {
+    let fdinfo = text::read(&roots.process(pid, "fdinfo").join(fd.to_string())).ok()?;
+    let status = text::read(&roots.process(pid, "status")).ok()?;
+    let numbers = |bytes: &[u8]| -> Vec<u64> {
+        let own = text::lines(bytes).find_map(|line| line.strip_prefix(b"NSpid:"));
+        own.into_iter().flat_map(text::words).filter_map(text::number).collect()
+    };
+    let depth = numbers(&status).len().max(1);
+    let known = numbers(&fdinfo).get(depth - 1).copied();
+    known.or_else(|| text::keyed(&fdinfo, "Pid")).filter(|number| *number > 0)
+}
+
 /// The place of the path among the arguments of a call that changes names or metadata.
 pub(super) fn path_argument(syscall: &str) -> Option<usize> {
     Some(match syscall {
@@ -313,6 +332,18 @@ mod tests {
         let lock = KernelLock { guards: Guards::Memory, process, ..KernelLock::default() };
         blocked.place.lock = Some(Box::new(lock));
         assert_eq!(with_memory_lock(&[reads]), BTreeSet::from([9]));
+    }
+
+    #[test]
+    fn a_descriptor_of_a_process_says_which_it_is() {
+        use rustix::process::{PidfdFlags, getpid, getppid, pidfd_open};
+        use std::os::fd::AsRawFd;
+        let (own, roots) = (std::process::id(), Roots::default());
+        let parent = getppid().unwrap_or(getpid());
+        let descriptor = pidfd_open(parent, PidfdFlags::empty()).expect("a pidfd");
+        let fd = descriptor.as_raw_fd() as u64;
+        assert_eq!(process_behind(&roots, own, fd), Some(parent.as_raw_pid() as u64));
+        assert_eq!(process_behind(&roots, own, u64::MAX), None);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct Goroutines {
     pub count: u64,
     /// Of them, how many were read.
     pub read: u64,
+    /// Some of those ran or were ready to: where they stand is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub some_run: bool,
     /// Those that stand, at most [`GOROUTINES_STANDING_MAX`].
     pub standing: Vec<Goroutine>,
 }

@@ -36,7 +36,7 @@ impl Quota<'_> {
     }
 
     /// What one thread can have stood out of quota, at most: the rest of its waiting is for a CPU.
-    fn out_of_quota_ns_max(&self) -> Ns {
+    pub fn out_of_quota_ns_max(&self) -> Ns {
         self.throttled_periods.saturating_mul(self.period_us).saturating_mul(1_000)
     }
 }

@@ -30,7 +30,16 @@ pub(super) static CPYTHON: Program = Program {
                 &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "simplequeue_get"],
             ),
             (LockKind::Condition, &["Condition.wait"]),
-            (LockKind::ProgramLock, &["PyThread_acquire_lock_timed", "PyThread_acquire_lock"]),
+            // Since 3.14 threading.Lock is a PyMutex, which waits in a semaphore.
+            (
+                LockKind::ProgramLock,
+                &[
+                    "PyThread_acquire_lock_timed",
+                    "PyThread_acquire_lock",
+                    "_PyMutex_LockTimed",
+                    "_PyParkingLot_Park",
+                ],
+            ),
         ],
         pools: &[
             PoolWorker {

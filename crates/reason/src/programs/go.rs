@@ -105,6 +105,7 @@ const DOES: &[(&str, &str)] = &[
     (TAKES_OF_POOL, AWAITS_CONNECTION),
     ("internal/poll.runtime_pollWait", "waits for a connection or a file"),
     ("runtime.selectgo", "waits in select"),
+    ("runtime.block", "waits for ever"),
     ("runtime.chanrecv", "waits for a channel"),
     ("runtime.chansend", AWAITS_ROOM),
     ("sync.(*Cond).Wait", "waits for a condition"),

@@ -70,6 +70,8 @@ pub static JAVA: Program = Program {
                 runs: "ForkJoinPool.runWorker",
                 rests: &[
                     "ForkJoinPool.awaitWork",
+                    // Of 25, which calls it there.
+                    "ForkJoinPool.deactivate",
                     "LockSupport.park",
                     "LockSupport.parkUntil",
                     "Unsafe.park",

@@ -1,8 +1,8 @@
 //! Whether a server tries to connect at a pace of its own: as a proxy checks whether its backends are there. Then it is a note, whichever rule names it.
 //!
-//! Its event loop waits for its clients in the same call, so the tries hold nobody up as long as no client waits for an answer. One that
-//! does may wait for just that, and then it is a wait like any other. Must not: say so of a
-//! program that sleeps in between, or that nobody could ask: it may do nothing else until the try goes well; nor of a command, which
+//! Its event loop waits for its clients in the same call, or its main thread does while another one tries, so the tries hold nobody up as long as no
+//! client waits for an answer. One that does may wait for just that, and then it is a wait like any other. Must not: say so of a
+//! program whose main thread sleeps in between, or that nobody could ask: it may do nothing else until the try goes well; nor of a command, which
 //! somebody waits for; nor of a process or container that somebody asked about and that was not seen to serve anybody: it may listen
 //! already and not be ready. Rejected: the pace (who waits for a database tries as evenly).
 //!
@@ -16,6 +16,7 @@ use crate::programs;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::WaitSpan;
 
 /// How long a client may have waited.
 pub(crate) static STANDS: Threshold = Threshold::new(
@@ -41,13 +42,29 @@ pub(crate) fn is_at_own_pace(measures: &Measures<'_>, end: &End, who: &ThreadRef
             |object: &ObjectRef| matches!(object, ObjectRef::Inet(own) if own.state == TCP_LISTEN);
         it.process.pid == who.pid && is_listener(&it.object)
     };
+    let serves = main_serves(measures, who.pid);
+    let is_beside = |wait: &WaitSpan| wait.thread.tid != wait.thread.pid && serves;
     let mut own = measures.waits().filter(|wait| {
         wait.thread.pid == who.pid && wait.class == end.class && wait.object == end.object
     });
     measures.model.held.endpoints.iter().any(listens)
-        && own.all(|wait| wait.place.is_of_loop())
+        && own.all(|wait| wait.place.is_of_loop() || is_beside(wait))
         && !is_owing(measures, who.pid)
         && (!measures.model.look.is_asked_about() || has_served(measures, who.pid))
+}
+
+/// Whether the main thread of a process waited for clients for most of the look: a worker with a listener beside it, for those who count, does not.
+fn main_serves(measures: &Measures<'_>, pid: u32) -> bool {
+    let (model, look) = (measures.model, &measures.model.look);
+    let waits = measures.graph.waits_of(&model.threads.thread_ref(pid)).iter();
+    let is_for_clients = |wait: &&WaitSpan| {
+        let place = &wait.place;
+        wait.class == WaitClass::Idle
+            && (place.is_for_several() || place.syscall.starts_with("accept"))
+    };
+    let all = waits.filter(is_for_clients);
+    let ns: Ns = all.map(|wait| wait.within_ns(look.begin_ns, look.end_ns)).sum();
+    ns * 2 > look.end_ns.saturating_sub(look.begin_ns)
 }
 
 /// Whether a process has sent something within the look on a connection that it accepted: the clock of what was sent last says so, by

@@ -303,10 +303,14 @@ pub fn waiting(model: &Model, pid: u32, lock: u64, from: Ns, to: Ns) -> Option<W
     let of_it = |(_, one, until_ns): &(&Goroutines, &Goroutine, Ns)| {
         waits(one) && one.since_ns <= to && from <= *until_ns
     };
-    let (reading, ..) = stood(model, pid).filter(of_it).last()?;
+    let readings = || stood(model, pid).filter(of_it).map(|(reading, ..)| reading);
+    // One that runs may have it: nothing is known of where that stands.
+    let whole = readings().filter(|reading| !reading.some_run).last();
+    let reading = whole.or_else(|| readings().last())?;
     let all = || reading.standing.iter().filter(|one| waits(one));
     let first = all().min_by_key(|one| (one.since_ns, one.id))?;
-    Some(Waiting { reading, first, count: all().count(), holder: holder(reading, lock) })
+    let holder = whole.and_then(|reading| holder(reading, lock));
+    Some(Waiting { reading, first, count: all().count(), holder })
 }
 
 /// The one goroutine that can have a mutex which others wait for. Nobody has one without an address.
@@ -547,6 +551,23 @@ mod tests {
         assert_eq!(has(vec![refers(3, SLEEP), goroutine(4, SECOND, SLEEP)]), Some(3));
         assert_eq!(has(vec![goroutine(4, SECOND, SLEEP)]), Some(4), "nobody else is there");
         assert_eq!(has(vec![refers(1, ACCEPT)]), None, "whoever has it runs");
+    }
+
+    #[test]
+    fn while_another_runs_nobody_knows_who_has_it() {
+        let named = |some_run: [bool; 2]| {
+            let standing = || vec![waits(SECOND, 9), goroutine(4, SECOND, SLEEP)];
+            let of = |(at, some_run): (usize, bool)| {
+                let whole = Goroutines { pid: 20, read: 2, count: 2, ..Goroutines::default() };
+                let read = Goroutines { standing: standing(), some_run, ..whole };
+                Fact { at_ns: (at as u64 + 2) * SECOND, body: Body::Goroutines(read) }
+            };
+            let model = Model::new(some_run.into_iter().enumerate().map(of).collect());
+            let found = waiting(&model, 20, 9, 2 * SECOND, 4 * SECOND).expect("who waits");
+            found.holder.map(|one| one.id)
+        };
+        assert_eq!(named([true, true]), None);
+        assert_eq!(named([false, true]), Some(4), "by the reading in which all stood");
     }
 
     #[test]

@@ -5,15 +5,15 @@
 //! parent's. Rejected: comparing use with the quota (a bursty group is held back well below it on average).
 
 use super::cpu_waits::{claims, on_path};
-use crate::facts::{Cgroup, ThreadTime};
+use crate::facts::{Cgroup, Ns, ThreadTime};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_quotas::Quota;
 use crate::measure::moment;
-use crate::model::membership;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
+use crate::model::{Model, membership};
 use crate::rules::engine::Loss;
 use crate::rules::group_limits::{self, Key};
 use crate::rules::proof::Proof;
@@ -115,15 +115,11 @@ fn held(measures: &Measures<'_>, ends: &[End], quota: &Quota<'_>) -> Held {
     let waited: BTreeSet<u32> =
         waited.filter_map(|end| Some(end.links.get(end.named)?.who.pid)).collect();
     let inside = |time: &&ThreadTime| {
-        let identity = model.threads.identity(&time.thread);
-        let member = match identity {
-            Some(identity) => membership::belongs(identity, quota.group, &["cpu"]),
-            None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
-        };
-        member && (model.in_target(&time.thread) || waited.contains(&time.thread.pid))
+        is_within(model, quota, time)
+            && (model.in_target(&time.thread) || waited.contains(&time.thread.pid))
     };
     for time in model.threads.times.iter().filter(inside) {
-        let seconds = measures.cpu.out_of_quota_ns(time) as f64 / 1e9;
+        let seconds = own_part_ns(measures, quota, time) as f64 / 1e9;
         let process = model.threads.thread_ref(time.thread.pid);
         *held.ready.entry(process.pid).or_default() += time.runnable_ns as f64 / 1e9;
         if seconds > 0.0 {
@@ -131,6 +127,28 @@ fn held(measures: &Measures<'_>, ends: &[End], quota: &Quota<'_>) -> Held {
         }
     }
     held
+}
+
+fn is_within(model: &Model, quota: &Quota<'_>, time: &ThreadTime) -> bool {
+    match model.threads.identity(&time.thread) {
+        Some(identity) => membership::belongs(identity, quota.group, &["cpu"]),
+        None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
+    }
+}
+
+/// What of a thread's time out of quota is this one's. The kernel does not say which of several above one another it was: the one that ran out most often,
+/// of two the inner, has as much of it as its periods allow, and the rest is the next one's.
+fn own_part_ns(measures: &Measures<'_>, quota: &Quota<'_>, time: &ThreadTime) -> Ns {
+    let order = |of: &Quota<'_>| (of.throttled_periods, of.group.path.len());
+    let is_before = |other: &&Quota<'_>| {
+        other.group.path != quota.group.path
+            && order(other) > order(quota)
+            && is_within(measures.model, other, time)
+    };
+    let before = measures.cpu.quotas.iter().filter(is_before);
+    let before_ns: Ns = before.map(Quota::out_of_quota_ns_max).sum();
+    let left_ns = measures.cpu.out_of_quota_ns(time).saturating_sub(before_ns);
+    left_ns.min(quota.out_of_quota_ns_max())
 }
 
 fn matched<'m>(
@@ -363,6 +381,37 @@ mod tests {
         assert_eq!(own, "echo 100000 > /sys/fs/cgroup/cpu/pods/web/cpu.cfs_quota_us");
         assert!(way.undo.starts_with("echo 20000 > /sys/fs/cgroup/cpu/pods/web/"));
         assert!(way.undo.ends_with("&& echo 10000 > /sys/fs/cgroup/cpu/pods/cpu.cfs_quota_us"));
+    }
+
+    #[test]
+    fn of_two_quotas_above_one_another_each_has_what_its_periods_allow() {
+        let controllers = || vec!["cpu".to_string()];
+        let above = |throttled_periods: u64| {
+            let group = Cgroup {
+                path: "/pods".into(),
+                controllers: controllers(),
+                directory: "/sys/fs/cgroup/cpu/pods".into(),
+                cpu_quota_us: Some(150_000),
+                cpu_period_us: Some(100_000),
+                ..Cgroup::default()
+            };
+            let sample = |at_ns: Ns, periods| {
+                let sample = CgroupSample {
+                    path: "/pods".into(),
+                    controllers: controllers(),
+                    cpu_throttled_periods: Some(periods),
+                    ..CgroupSample::default()
+                };
+                Fact { at_ns, body: Body::CgroupSample(sample) }
+            };
+            let group = Fact { at_ns: 0, body: Body::Cgroup(group) };
+            vec![group, sample(0, 0), sample(5_000_000_000, throttled_periods)]
+        };
+        let named = |throttled_periods| -> Vec<String> {
+            found_with(above(throttled_periods)).into_iter().map(|it| it.culprit.name).collect()
+        };
+        assert_eq!(named(3), ["/pods/web"], "the one above ran out three times");
+        assert_eq!(named(50), ["/pods"], "it ran out always");
     }
 
     /// Process 10 was asked about, and waits for a file lock that process 7 has, which is out of quota for so long.

@@ -1,9 +1,8 @@
 //! disk.weight: a group with a bigger I/O weight gets the disk first.
 //!
 //! bfq and io.cost divide a busy disk by weights. That is what was asked for; it is said because the light group's
-//! users see a slow disk, and because the weights are the way out.
-
-//! Must not: speak where the scheduler honours no weights, whatever they are set to.
+//! users see a slow disk, and because the weights are the way out. Of groups within groups the two count in which the ways to them part: a weight
+//! divides among siblings alone. Must not: speak where the scheduler honours no weights, whatever they are set to.
 
 use super::neighbour::{self, neighbour, victim_beside};
 use super::{waited, wording};
@@ -11,7 +10,8 @@ use crate::facts::{Cgroup, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
-use crate::model::words;
+use crate::model::membership::is_below;
+use crate::model::{Model, words};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -89,10 +89,22 @@ fn weights<'m>(
     };
     let others = end.victims.values().filter(|(thread, _)| thread.pid != who.pid);
     let (most, _) = others.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.pid.cmp(&a.0.pid)))?;
-    let (heavy, light) = (group(who)?, group(most)?);
+    let (of_neighbour, of_victim) = (group(who)?, group(most)?);
+    let heavy = outermost_apart(model, of_neighbour, of_victim)?;
+    let light = outermost_apart(model, of_victim, of_neighbour)?;
     let (more, less) = (heavy.io_weight?, light.io_weight?);
     let is_heavier = heavy.path != light.path && more as f64 >= HEAVIER.value * less.max(1) as f64;
     is_heavier.then_some(Weights { heavy, light, more, less, who })
+}
+
+/// The outermost group around one of two that is not around the other.
+fn outermost_apart<'m>(model: &'m Model, own: &Cgroup, other: &Cgroup) -> Option<&'m Cgroup> {
+    let apart = model.containers.cgroups.iter().filter(|group| {
+        group.controllers == own.controllers
+            && is_below(&own.path, &group.path)
+            && !is_below(&other.path, &group.path)
+    });
+    apart.min_by_key(|group| group.path.len())
 }
 
 /// The file that sets a group's weight.
@@ -198,6 +210,37 @@ mod tests {
     #[test]
     fn groups_of_equal_weight_have_equal_parts() {
         assert_eq!(found("bfq", 100, 100), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn of_groups_within_groups_those_count_in_which_they_part() {
+        let group = |path: &str, weight| {
+            let controllers = vec!["blkio".into()];
+            let (path, io_weight) = (path.into(), Some(weight));
+            fact(Body::Cgroup(Cgroup { path, controllers, io_weight, ..Cgroup::default() }))
+        };
+        let within = |heavy, light| {
+            let mut facts = facts("bfq", 1000, 10);
+            for fact in &mut facts {
+                match &mut fact.body {
+                    Body::Cgroup(it) => it.path = format!("/of{}{}", &it.path[1..], it.path),
+                    Body::Thread(it) => {
+                        it.cgroups
+                            .iter_mut()
+                            .for_each(|m| m.path = format!("/of{}{}", &m.path[1..], m.path));
+                    }
+                    _ => {}
+                }
+            }
+            facts.extend([group("/ofheavy", heavy), group("/oflight", light)]);
+            explain(facts).findings.remove(0)
+        };
+        assert_eq!(within(100, 100).code, "disk.saturated", "the two slices have equal parts");
+        let found = within(1000, 10);
+        assert_eq!(
+            (&*found.code, found.culprit.container.as_deref()),
+            ("disk.weight", Some("/ofheavy"))
+        );
     }
 
     #[test]

@@ -162,7 +162,8 @@ mod tests {
         for at_ns in (0..LOOK_NS).step_by(1_000_000_000) {
             let (count, read) = (standing.len() as u64, standing.len() as u64);
             let standing = standing.to_vec();
-            let all = Goroutines { pid: 20, release: "go1.26".into(), count, read, standing };
+            let release = "go1.26".into();
+            let all = Goroutines { pid: 20, release, count, read, standing, some_run: false };
             facts.push(Fact { at_ns, body: Body::Goroutines(all) });
         }
         facts

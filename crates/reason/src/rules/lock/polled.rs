@@ -195,7 +195,11 @@ fn in_the_way(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss
     };
     let age = match tries.reported {
         1 => String::new(),
-        _ => format!(" It was there for at least {}.", words::seconds(tries.seconds())),
+        // It may be another by each try.
+        tries_all => format!(
+            " It was there at each of {tries_all} tries that were seen, over {}.",
+            words::seconds(tries.seconds())
+        ),
     };
     Wording {
         title: format!("{} waits until {path} is gone: {by} cannot make it before", loss.victim),

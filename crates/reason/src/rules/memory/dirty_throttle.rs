@@ -10,7 +10,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue;
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
@@ -134,7 +134,11 @@ fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a Disk> {
     match (own, busiest) {
         (Some(own), Some((other, its))) => {
             let far_busier = its > OTHER_BUSIER_MIN.value * busy(measures, own);
-            Some(if its >= DISK_BUSY_MIN.value && far_busier { other } else { own })
+            // Another disk's pages count against the host's limit alone.
+            let (filled, limit) = dirty(model);
+            let is_hosts = is_near(filled, limit);
+            let is_other = its >= DISK_BUSY_MIN.value && far_busier && is_hosts;
+            Some(if is_other { other } else { own })
         }
         (Some(own), None) => Some(own),
         (None, other) => other.map(|(disk, _)| disk),
@@ -172,8 +176,19 @@ impl Paused<'_> {
     }
 
     fn is_near(&self) -> bool {
-        self.limit > 0 && self.filled as f64 >= FILLED_PART_MIN.value * self.limit as f64
+        is_near(self.filled, self.limit)
     }
+}
+
+/// Dirty pages and pages under writeback, at most, and the host's limit, bytes.
+fn dirty(model: &Model) -> (u64, u64) {
+    let samples = || model.memory.samples.iter().map(|(_, sample)| sample);
+    let filled = samples().map(|it| it.dirty_bytes + it.writeback_bytes).max().unwrap_or(0);
+    (filled, samples().next_back().map_or(0, |it| it.dirty_threshold_bytes))
+}
+
+fn is_near(filled: u64, limit: u64) -> bool {
+    limit > 0 && filled as f64 >= FILLED_PART_MIN.value * limit as f64
 }
 
 fn matched<'m>(
@@ -185,14 +200,14 @@ fn matched<'m>(
     let model = measures.model;
     let end = End::merged(of.iter().map(|at| &ends[*at]))?;
     let disk = model.disk.of(drain)?;
-    let samples = || model.memory.samples.iter().map(|(_, sample)| sample);
+    let (filled, limit) = dirty(model);
     let paused = Paused {
         disk,
         busy: busy(measures, disk),
         takes: disk_queue::disk(model, disk.dev).map_or(0.0, |queue| queue.bytes_per_second),
         paused: pauses(measures, &end).iter().map(|p| p.pause_ns as f64 / 1e9).sum(),
-        filled: samples().map(|s| s.dirty_bytes + s.writeback_bytes).max().unwrap_or(0),
-        limit: samples().next_back().map_or(0, |sample| sample.dirty_threshold_bytes),
+        filled,
+        limit,
         end,
     };
     if !paused.is_asked_for() && !paused.is_near() {

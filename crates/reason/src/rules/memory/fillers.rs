@@ -110,10 +110,18 @@ fn of<'m>(
     let inside = |who: &ThreadRef| {
         shared.is_none_or(|one| is_member(model, &measures.ancestry, who, one.group))
     };
-    // Whoever made room: for the group, or for the host.
+    // Whoever made room: for the host, or for the nearest group around it that is at its limit. Those above that one may be full, and not ask for it.
+    let is_nearest = |who: &ThreadRef| {
+        let around = measures.memory.limited.iter();
+        let around = around.filter(|it| is_member(model, &measures.ancestry, who, it.group));
+        let nearest = around.max_by_key(|it| it.group.path.len());
+        shared.is_none_or(|one| nearest.is_none_or(|it| it.group.path == one.group.path))
+    };
     let made_room = model.memory.reclaims.iter().filter(|one| one.memcg == shared.is_some());
-    let makers: BTreeMap<u32, &ThreadRef> =
-        made_room.map(|one| (one.thread.pid, &one.thread)).filter(|one| inside(one.1)).collect();
+    let makers: BTreeMap<u32, &ThreadRef> = made_room
+        .map(|one| (one.thread.pid, &one.thread))
+        .filter(|(_, who)| inside(who) && is_nearest(who))
+        .collect();
     let part = |bytes: u64| bytes as f64 / room_bytes.max(1) as f64;
     let bytes = |pid: u32, own: &Takes| {
         // Nobody takes up more than all of his group does: what was brought in may be dropped again.

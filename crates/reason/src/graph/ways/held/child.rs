@@ -14,6 +14,10 @@ use crate::graph::ways::way::Way;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{self, WaitSpan};
 
+/// What waitid(2) takes for whom it waits (include/uapi/linux/wait.h).
+const P_PID: u64 = 1;
+const P_PIDFD: u64 = 3;
+
 /// The way.
 pub(crate) static WAY: Way = Way {
     name: "child",
@@ -31,7 +35,7 @@ pub(super) fn child(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     }
     let asked = match wait.place.syscall.as_str() {
         "wait4" => u32::try_from(wait.place.args[0] as i32).ok().filter(|pid| *pid > 0),
-        "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
+        "waitid" if wait.place.args[0] == P_PID => u32::try_from(wait.place.args[1]).ok(),
         _ => None,
     };
     if let Some(number) = asked {
@@ -125,9 +129,16 @@ fn child_that_ended_with(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef
 }
 
 /// For a wait of which no way finds who is next: it is for whichever child ends first, and nobody can say
-/// which that will be.
+/// which that will be. By a descriptor (P_PIDFD) it is for one of them, and only that is not known.
 pub(in crate::graph) fn waits_for_any_child(index: &Index<'_>, wait: &WaitSpan) -> bool {
-    wait.class == WaitClass::Child && index.families.living_children(wait.thread.pid).len() > 1
+    wait.class == WaitClass::Child
+        && !is_by_descriptor(wait)
+        && index.families.living_children(wait.thread.pid).len() > 1
+}
+
+/// Whether it is for the process that a descriptor stands for.
+fn is_by_descriptor(wait: &WaitSpan) -> bool {
+    wait.place.syscall == "waitid" && wait.place.args[0] == P_PIDFD
 }
 
 /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that

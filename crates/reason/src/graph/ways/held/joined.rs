@@ -1,14 +1,18 @@
 //! pthread_join: the thread whose end is waited for.
 //!
-//! It waits on the joined thread's id in its own descriptor, which the kernel clears as that thread ends. Must not: take a word of
-//! another process for an id.
+//! It waits on the joined thread's id in its own descriptor, which the kernel clears as that thread ends. The kernel wakes it by a word that is shared
+//! (mm_release, kernel/fork.c), so a private one is none, whatever it has: the conditions of Rust and glibc count in theirs, and come by every number.
+//! Must not: take a word of another process for an id.
 
 use crate::facts::ThreadRef;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::ways::way::Way;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::WaitClass;
+use crate::waits::futex_value::{expected_word, is_private, may_be_a_count};
 use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack::lock_kind_of;
 
 /// Why it is whoever is found.
 pub(in crate::graph) const BECAUSE: &str =
@@ -25,8 +29,14 @@ pub(super) static WAY: Way = Way {
 
 /// pthread_join waits on the joined thread's id in its own descriptor.
 fn joined(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    let [_, _, expected, ..] = wait.place.args;
-    let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
+    let word = expected_word(&wait.place).filter(|_| !is_private(&wait.place));
+    let tid = word.filter(|tid| *tid > 2)?;
+    // In a PID namespace numbers are small, and a latch of C++ waits for its count by a word that is not private either.
+    let threads = || index.families.threads_of(&[wait.thread.pid]).len();
+    let kind = || lock_kind_of(index.model, &wait.thread, wait.begin_ns, wait.end_ns);
+    if may_be_a_count(tid, threads()) && kind() != Some(LockKind::Join) {
+        return None;
+    }
     index.families.numbered(&wait.thread, tid, wait.begin_ns)
 }
 
@@ -37,9 +47,14 @@ mod tests {
 
     #[test]
     fn whose_id_is_waited_for_is_joined_and_a_word_of_another_process_is_none() {
-        let joins =
-            |tid: u64| stands(of_ten(10), place("futex", [0x7000, 128, tid, 0, 0, 0], None));
+        // FUTEX_WAIT_BITSET by the clock, with and without FUTEX_PRIVATE_FLAG.
+        let waits = |op: u64, tid: u64| {
+            stands(of_ten(10), place("futex", [0x7000, op, tid, 0, 0, 0], None))
+        };
+        let joins = |tid: u64| waits(265, tid);
         let sleeps = |who| stands(who, place("nanosleep", NO_ARGS, None));
+        let counts = vec![waits(265 | 128, 12), sleeps(of_ten(12))];
+        assert_ne!(led(counts).0, "joined thread", "a condition that was signalled twelve times");
         let own = vec![joins(12), sleeps(of_ten(12))];
         assert_eq!(led(own), ("joined thread", Some(12)));
         let inside = |tid: u32, inner_tid: u32| {

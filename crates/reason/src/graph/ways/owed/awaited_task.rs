@@ -68,7 +68,11 @@ fn has_it(at: &Waiter<'_>) -> Option<ThreadRef> {
     };
     let mut near = busy.iter().copied().filter(is_near);
     if let Some(first) = near.next().filter(|_| near.next().is_none()) {
-        return Some(first.clone());
+        // Who collects several in turn comes to the next one's just as the thread that did the last takes up another.
+        let is_older = |it: &&ThreadRef| {
+            since(index, it, within).is_some_and(|ns| ns + APART_MAX.ns() < wait.begin_ns)
+        };
+        return (!busy.iter().any(is_older)).then(|| first.clone());
     }
     if task.is_anybodys || of(Seat::Rests).any(is_of_pool) {
         return None;

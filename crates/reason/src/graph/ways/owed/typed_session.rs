@@ -5,7 +5,7 @@
 //! reads its own terminal, a person is to type. Who asks about the session itself is led to its child as well. Must not: lead to who serves others, or
 //! to who rests: then the person is next.
 
-use crate::facts::{Endpoint, InetRef, ObjectRef, ThreadRef};
+use crate::facts::{Endpoint, InetRef, ObjectRef, ThreadRef, is_fifo};
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::subject;
@@ -113,7 +113,7 @@ fn has_something_to_do(index: &Index<'_>, pid: u32, among: &[u32]) -> bool {
 }
 
 /// The one process that has all pipes open for writing which a loop polls, and is neither begun by it nor above it: a job that was left behind with the
-/// output of what has ended. Not of who reads a keyboard.
+/// output of what has ended. Not of who reads a keyboard, nor of a FIFO, which whoever writes to it has opened himself.
 pub(in crate::graph) fn left_behind(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let (connections, families, pid) = (&index.connections, &index.families, wait.thread.pid);
     let polled = connections.of_process(pid, &wait.place.polled);
@@ -122,7 +122,7 @@ pub(in crate::graph) fn left_behind(index: &Index<'_>, wait: &WaitSpan) -> Optio
     }
     let reads = polled.iter().filter(|end| end.readable && !end.writable);
     let pipes = reads.filter_map(|end| match end.object {
-        ObjectRef::Pipe { ino } => Some(ino),
+        ObjectRef::Pipe { ino } if !is_fifo(ino) => Some(ino),
         _ => None,
     });
     let ends = pipes.flat_map(|ino| connections.endpoints_on(ino));
