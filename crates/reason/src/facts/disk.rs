@@ -203,8 +203,8 @@ pub struct Request {
     pub error: bool,
 }
 
-/// What one process asked of one disk over the window, by whoever submitted the bios: writeback is
-/// counted for the process that dirtied the pages where that is known, else for the kernel worker.
+/// What one process asked of one disk over the window, by whoever submitted the bios: writeback is the kernel worker's, and not his
+/// who dirtied the pages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskUse {

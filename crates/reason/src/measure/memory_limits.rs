@@ -8,7 +8,7 @@ use super::ancestry::Ancestry;
 use super::cgroups::change;
 use super::memory_members::is_member;
 use super::oom_kills::{AT_GROUP, Killed};
-use crate::facts::{Cgroup, CgroupSample};
+use crate::facts::{Cgroup, CgroupSample, ThreadRef};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::Timelines;
@@ -107,6 +107,16 @@ pub fn limited<'a>(
     found
 }
 
+/// Of groups that met their limits the nearest around a process: those above it may be full, and are not what it makes room for.
+pub fn nearest<'a, 'm>(
+    limited: &'a [Limited<'m>],
+    (model, ancestry): (&Model, &Ancestry),
+    who: &ThreadRef,
+) -> Option<&'a Limited<'m>> {
+    let around = limited.iter().filter(|it| is_member(model, ancestry, who, it.group));
+    around.max_by_key(|it| it.group.path.len())
+}
+
 /// What each CPU may have charged to a group without using it yet, and a fault that wants more.
 const CHARGED_AHEAD: u64 = 1 << 20;
 
@@ -152,5 +162,5 @@ pub fn mark_series(limited: &[Limited<'_>], kills: &mut [Killed<'_>]) {
 fn read_bytes(model: &Model, ancestry: &Ancestry, group: &Cgroup) -> u64 {
     let mine =
         model.disk.used.iter().filter(|used| is_member(model, ancestry, &used.process, group));
-    mine.map(|used| used.read_bytes).sum()
+    mine.map(|used| model.disk.asked_here(used, |it| it.read_bytes)).sum()
 }

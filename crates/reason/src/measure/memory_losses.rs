@@ -15,7 +15,7 @@
 use super::ancestry::Ancestry;
 use super::cache_readers::Reader;
 use super::cpu_profile::{self, CpuProfile};
-use super::memory_limits::Limited;
+use super::memory_limits::{Limited, nearest};
 use super::memory_members::is_member;
 use crate::facts::{Reclaim, ThreadRef};
 use crate::graph::end::End;
@@ -110,6 +110,8 @@ pub struct Inputs<'m> {
     pub ancestry: &'m Ancestry,
     /// What processes spend their CPU time on.
     pub profile: &'m CpuProfile<'m>,
+    /// Groups that met their limits.
+    pub limited: &'m [Limited<'m>],
     /// Who brought which pages in.
     pub readers: &'m BTreeMap<u32, Reader>,
     /// The processes of what is looked at that were sampled.
@@ -142,7 +144,11 @@ impl Inside<'_> {
         }
         let (model, ancestry) = (self.inputs.model, self.inputs.ancestry);
         let is_meant = match self.whose {
-            Whose::Group(one) => is_member(model, ancestry, thread, one.group),
+            Whose::Group(one) => {
+                let nearest = nearest(self.inputs.limited, (model, ancestry), thread);
+                is_member(model, ancestry, thread, one.group)
+                    && nearest.is_none_or(|it| it.group.path == one.group.path)
+            }
             Whose::Processes(pids) => pids.contains(&thread.pid),
         };
         let is_waited_for = || {

@@ -302,6 +302,7 @@ impl<'a> Measures<'a> {
             timelines: self.timelines,
             ancestry: &self.ancestry,
             profile: &self.profile,
+            limited: &self.memory.limited,
             readers: &self.memory.readers,
             sampled: &self.sampled(),
             waited_for: &self.make_room_beyond(),

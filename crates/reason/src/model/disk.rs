@@ -49,6 +49,18 @@ impl Disks {
         mounts.min_by_key(|mount| (mount.root != "/", mount.path.len()))
     }
 
+    /// Of what a process asked of a disk, in bytes, what it did not ask of a disk that is made of this one: on LVM, dm-crypt and md whoever asks has it
+    /// asked of each layer in turn (dm_submit_bio), and all of it is one request's.
+    pub(crate) fn asked_here(&self, used: &DiskUse, bytes: fn(&DiskUse) -> u64) -> u64 {
+        let is_upper = |other: &&DiskUse| {
+            other.process.pid == used.process.pid
+                && self.of(other.dev).is_some_and(|disk| disk.below.contains(&used.dev))
+        };
+        let is_layer = self.all.values().any(|disk| disk.below.contains(&used.dev));
+        let uppers = self.used.iter().filter(|_| is_layer).filter(is_upper);
+        bytes(used).saturating_sub(uppers.map(bytes).sum())
+    }
+
     /// Once the last fact is in.
     pub(super) fn finish(&mut self) {
         for series in self.samples.values_mut() {
@@ -96,5 +108,31 @@ impl Push<DiskUse> for Disks {
 impl Push<Mount> for Disks {
     fn push(&mut self, _: Ns, mount: Mount) {
         self.mounts.push(mount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_layers_is_asked_once() {
+        let dev = |minor| DeviceNumber { major: 254, minor };
+        let mut disks = Disks::default();
+        for (own, below) in [(0, vec![dev(1)]), (1, vec![dev(2)]), (2, vec![])] {
+            disks.push(0, Disk { dev: dev(own), below, ..Disk::default() });
+        }
+        let read = |minor, pid, read_bytes| DiskUse {
+            dev: dev(minor),
+            process: ThreadRef { pid, tid: pid, ..ThreadRef::default() },
+            read_bytes,
+            ..DiskUse::default()
+        };
+        disks.used = vec![read(0, 10, 400), read(1, 10, 400), read(2, 10, 500), read(2, 20, 70)];
+        let of = |pid: u32| -> u64 {
+            let own = disks.used.iter().filter(|used| used.process.pid == pid);
+            own.map(|used| disks.asked_here(used, |it| it.read_bytes)).sum()
+        };
+        assert_eq!((of(10), of(20)), (500, 70));
     }
 }

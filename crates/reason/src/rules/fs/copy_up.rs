@@ -218,7 +218,7 @@ fn explain(measures: &Measures<'_>, copy: &Copy, loss: &Loss<'_>) -> Wording {
     let file = waited().or_else(|| opened(measures, pid));
     let file = file.unwrap_or_else(|| "a file of the lower layer".into());
     let used = model.disk.used.iter().filter(|used| used.process.pid == pid);
-    let written: u64 = used.map(|used| used.write_bytes).sum();
+    let written: u64 = used.map(|used| model.disk.asked_here(used, |it| it.write_bytes)).sum();
     let so_far = match written {
         0 => String::new(),
         bytes => format!(" ({} so far)", words::bytes(bytes as f64)),

@@ -11,7 +11,7 @@
 use crate::facts::ThreadRef;
 use crate::measure::Measures;
 use crate::measure::cgroups::change;
-use crate::measure::memory_limits::Limited;
+use crate::measure::memory_limits::{self, Limited};
 use crate::measure::memory_members::is_member;
 use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,9 +112,8 @@ fn of<'m>(
     };
     // Whoever made room: for the host, or for the nearest group around it that is at its limit. Those above that one may be full, and not ask for it.
     let is_nearest = |who: &ThreadRef| {
-        let around = measures.memory.limited.iter();
-        let around = around.filter(|it| is_member(model, &measures.ancestry, who, it.group));
-        let nearest = around.max_by_key(|it| it.group.path.len());
+        let nearest =
+            memory_limits::nearest(&measures.memory.limited, (model, &measures.ancestry), who);
         shared.is_none_or(|one| nearest.is_none_or(|it| it.group.path == one.group.path))
     };
     let made_room = model.memory.reclaims.iter().filter(|one| one.memcg == shared.is_some());
