@@ -29,9 +29,28 @@ pub(super) fn is_one_of(function: &str, names: &[&str]) -> bool {
     if candidates.any(|name| ends(function, name) || ends(bare(function), name)) {
         return true;
     }
-    // Of `<std::sync::Mutex>::lock` the brackets are left out.
-    let plain = function.contains('<').then(|| function.replace(['<', '>'], ""));
+    let plain = function.contains('<').then(|| without_types(function));
     plain.is_some_and(|plain| names.iter().any(|name| ends(&plain, name)))
+}
+
+/// `std::sync::mpsc::Receiver::recv` of `std::sync::mpsc::Receiver<T>::recv`: without the types that something is of. Of `<std::sync::Mutex>::lock`
+/// the brackets alone are left out.
+fn without_types(function: &str) -> String {
+    let (mut plain, mut depth, mut before) = (String::with_capacity(function.len()), 0_usize, ' ');
+    for c in function.chars() {
+        match c {
+            '<' if depth > 0 || before.is_alphanumeric() || before == '_' || before == ':' => {
+                depth += 1
+            }
+            // `->` of a function's own type closes nothing.
+            '>' if depth > 0 && before != '-' => depth -= 1,
+            '<' | '>' => {}
+            _ if depth == 0 => plain.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    plain.replace("::::", "::")
 }
 
 #[cfg(test)]
@@ -44,6 +63,17 @@ mod tests {
         assert!(is("__GI___pthread_mutex_lock", "pthread_mutex_lock"));
         assert!(is("tokio::runtime::Context::park_internal", "Context::park_internal"));
         assert!(!is("my_pthread_mutex_lock", "pthread_mutex_lock"));
+        assert!(is(
+            "<std::sys::sync::mutex::futex::Mutex>::lock_contended",
+            "Mutex::lock_contended"
+        ));
+        assert!(is("std::sync::mpmc::list::Channel<T>::recv", "Channel::recv"));
+        assert!(is(
+            "std::sync::mpsc::Receiver<alloc::boxed::Box<dyn FnOnce() -> u8>>::recv",
+            "mpsc::Receiver::recv"
+        ));
+        assert!(is("crossbeam::channel::Channel::<u8>::send", "Channel::send"));
+        assert!(!is("shop::Pool<std::sync::Mutex>::lock_contended", "Mutex::lock_contended"));
         assert!(!is("pthread_mutex_lock_slow", "pthread_mutex_lock"));
     }
 }

@@ -41,6 +41,7 @@ pub(super) static RUST: Program = Program {
                 LockKind::Park,
                 &[
                     "thread::park",
+                    "thread::Thread::park",
                     "thread::current::park",
                     "thread::park_timeout",
                     "Parker::park_timeout",
@@ -60,6 +61,7 @@ pub(super) static RUST: Program = Program {
         plumbing_paths: &[
             "std::",
             "<std::",
+            "__rust_",
             "core::",
             "<core::",
             "alloc::",

@@ -30,8 +30,10 @@ mod session_pieces;
 pub mod session_wait;
 mod slept_on;
 pub mod span;
+mod stretches;
 pub mod timeline;
 pub mod turned_away;
+mod turns_for_work;
 pub mod unit_job;
 pub mod user_stack;
 

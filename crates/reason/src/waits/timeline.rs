@@ -17,7 +17,7 @@ use super::interpreter_lock;
 use super::poll_intent::Accepted;
 use super::{
     WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
-    polled_timer, retries, session_pieces, slept_on, user_stack,
+    polled_timer, retries, session_pieces, slept_on, turns_for_work, user_stack,
 };
 use super::{futex_handoff, futex_value};
 use crate::facts::*;
@@ -27,6 +27,7 @@ use crate::programs::lock_kind::LockKind;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use super::span::WaitSpan;
+pub use super::stretches::{common, joined};
 
 /// What a thread did in a piece of its timeline.
 #[derive(Debug, Clone, Copy)]
@@ -169,7 +170,19 @@ impl Timelines {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
             merge(&mut line.waits);
         }
-        Self { lines }
+        Self { lines }.rest_in_turns(model)
+    }
+
+    /// Calls a rest what is a wait for the turn to take a task.
+    fn rest_in_turns(mut self, model: &Model) -> Self {
+        let turns = turns_for_work::words(model, self.lines.values().flat_map(|it| &it.waits));
+        let waits = self.lines.values_mut().flat_map(|line| &mut line.waits);
+        for wait in waits.filter(|it| it.class == WaitClass::FutexLock && !turns.is_empty()) {
+            if turns.contains(&(wait.thread.pid, wait.object.clone())) {
+                wait.class = WaitClass::Idle;
+            }
+        }
+        self
     }
 
     /// Every wait, by thread id and begin.
@@ -538,37 +551,6 @@ fn merge(waits: &mut Vec<WaitSpan>) {
         wait.standing && wait.end_ns <= last.end_ns
     });
     waits.shrink_to_fit();
-}
-
-/// Stretches of time put in order, those that touch made one.
-pub fn joined(mut stretches: Vec<(Ns, Ns)>) -> Vec<(Ns, Ns)> {
-    stretches.sort_unstable();
-    stretches.dedup_by(|next, last| {
-        let touches = next.0 <= last.1;
-        if touches {
-            last.1 = last.1.max(next.1);
-        }
-        touches
-    });
-    stretches
-}
-
-/// What two lists of stretches, each in order and without overlap, have in common.
-pub fn common(one: &[(Ns, Ns)], other: &[(Ns, Ns)]) -> Vec<(Ns, Ns)> {
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    let mut both = Vec::new();
-    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
-        let (begin, end) = (a.0.max(b.0), a.1.min(b.1));
-        if begin < end {
-            both.push((begin, end));
-        }
-        if a.1 < b.1 {
-            one.next();
-        } else {
-            other.next();
-        }
-    }
-    both
 }
 
 #[cfg(test)]

@@ -86,16 +86,31 @@ pub fn function(frames: &[UserFrame]) -> Option<&str> {
     frame(frames).map(|frame| frame.function.as_str())
 }
 
+/// Whether two threads stand in the function with which both were begun, and in no other of the program's: further in there are libraries alone. That
+/// function may have been made a part of the library's that begins threads.
+pub fn part_where_they_began(one: &[UserFrame], other: &[UserFrame]) -> bool {
+    let is_same =
+        |(a, b): &(&UserFrame, &UserFrame)| (&a.function, &a.module) == (&b.function, &b.module);
+    let common = one.iter().rev().zip(other.iter().rev()).take_while(is_same).count();
+    let inner = |frames: &[UserFrame]| frames[..frames.len() - common].iter().all(is_plumbing);
+    let outer = &one[one.len() - common..];
+    let is_named = outer.iter().any(|frame| !frame.function.is_empty());
+    let own = outer.iter().filter(|frame| !is_plumbing(frame)).count();
+    is_named && own <= 1 && inner(one) && inner(other)
+}
+
+/// It is no function that a person knows.
+fn is_plumbing(frame: &UserFrame) -> bool {
+    if is_script(frame) {
+        // The queue of a library of its own.
+        let is_method = frame.function.contains('.');
+        return is_own_library(frame) || is_method && programs::is_known(frame);
+    }
+    frame.function.is_empty() || programs::is_library(frame) || programs::is_known(frame)
+}
+
 /// The frame of that function.
 pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
-    let is_plumbing = |frame: &&UserFrame| {
-        if is_script(frame) {
-            // The queue of a library of its own.
-            let is_method = frame.function.contains('.');
-            return is_own_library(frame) || is_method && programs::is_known(frame);
-        }
-        frame.function.is_empty() || programs::is_library(frame) || programs::is_known(frame)
-    };
     let known = || frames.iter().filter(|frame| !is_plumbing(frame));
     // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
     let own = known().find(|frame| frame.line != 0);
