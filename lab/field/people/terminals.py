@@ -92,7 +92,7 @@ def strace_suspended(s):
            "the process is traced")
     os.kill(tracer.pid, signal.SIGSTOP)
     s.wait(lambda: state_of(target.pid) == "t", "the process stands")
-    truth = Truth(end=("person",), who=(tracer.pid,), code=("process.traced",))
+    truth = Truth(end=("person",), who=(tracer.pid,), code=("process.stopped",))
     yield pid(target, truth, "hang", secs=2, standing=True)
 
 

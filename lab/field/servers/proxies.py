@@ -67,12 +67,12 @@ def nginx_limited_disk(s):
 
 @case("nginx-dead-upstream")
 def nginx_dead_upstream(s):
-    """An upstream whose port is filtered: the proxy connects to nobody."""
+    """An upstream whose port a rule of another namespace of this host filters: the proxy connects to nobody."""
     here, there, _, far, _ = namespaces(s)
     s.sh(f"ip netns exec {there} iptables -A INPUT -p tcp --dport 8080 -j DROP")
     inside = ["ip", "netns", "exec", here]
     _, worker, port = nginx(s, f"proxy_pass http://{far}:8080; proxy_connect_timeout {s.random.randrange(3, 5)}s;", inside=inside)
-    truth = Truth(end=("remote",), object=(far,), code=("net.slow_peer",), culprit=(far,))
+    truth = Truth(end=("remote",), object=(far,), code=("net.filter_drop",), culprit=("tcp dport 8080 drop",))
     yield run(curl(port), truth, inside=inside, wall=2.5)
     s.waiting(inside + curl(port))
     yield pid(worker, truth, "worker-hang", secs=2, standing=True)
@@ -85,7 +85,7 @@ def haproxy_dead_upstream(s):
     s.sh(f"ip netns exec {there} iptables -A INPUT -p tcp --dport 8080 -j DROP")
     inside = ["ip", "netns", "exec", here]
     proxy, port = haproxy(s, 8080, host=far, inside=inside)
-    truth = Truth(end=("remote",), object=(far,), code=("net.slow_peer",), culprit=(far,))
+    truth = Truth(end=("remote",), object=(far,), code=("net.filter_drop",), culprit=("tcp dport 8080 drop",))
     yield run(["curl", "-s", "-m", "4", *curl(port)[1:]], truth, inside=inside, wall=3)
     s.waiting(inside + curl(port))
     yield pid(proxy, truth, "proxy-hang", secs=2, standing=True)
