@@ -1,7 +1,7 @@
 //! What objects are called, as far as any sight of them reported: paths of files, addresses of sockets, names of terminals.
 //!
-//! A wait may see an object by its number alone while a descriptor elsewhere has its name. Must not: turn an object into words
-//! (names.rs).
+//! A wait may see an object by its number alone while a descriptor elsewhere has its name. What sockets are called says as well which addresses a network
+//! namespace has, and so whether a listener there is at one. Must not: turn an object into words (names.rs), or say who has a socket (held.rs).
 
 use super::object::FileKey;
 use super::sent_to::Destinations;
@@ -215,14 +215,20 @@ mod tests {
         assert!(!served(&[(own, "127.0.0.1:80"), (own, "127.0.0.1:443")]), "a client's port");
     }
 
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn socket(netns: u32, local: &str, remote: &str) -> InetRef {
+        InetRef { netns, local: at(local), remote: at(remote), ..seen("127.0.0.1:1", 1) }
+    }
+
+    fn listens(netns: u32, local: &str) -> InetRef {
+        socket(netns, local, "0.0.0.0:0")
+    }
+
     #[test]
     fn who_listens_everywhere_is_at_the_addresses_of_its_own_namespace() {
-        let at = |text: &str| text.parse().expect("an address");
-        let socket = |netns, local: &str, remote: &str| {
-            let (local, remote) = (at(local), at(remote));
-            InetRef { ino: 1, netns, protocol: "tcp".into(), local, remote, state: 1 }
-        };
-        let listens = |netns, at: &str| socket(netns, at, "0.0.0.0:0");
         let mut called = Called::default();
         let plain = socket(1, "10.0.0.9:1", "10.0.0.8:53");
         assert!(!called.leads_to(&plain, &listens(1, "0.0.0.0:53")), "another host's address");
@@ -239,11 +245,6 @@ mod tests {
 
     #[test]
     fn behind_a_translation_it_is_where_that_leads_to() {
-        let at = |text: &str| text.parse().expect("an address");
-        let socket = |netns, local: &str, remote: &str| {
-            let (local, remote) = (at(local), at(remote));
-            InetRef { ino: 1, netns, protocol: "tcp".into(), local, remote, state: 1 }
-        };
         let mut called = Called::default();
         let (local, remote) = (at("10.0.0.9:4000"), at("10.96.0.10:53"));
         let (far_local, far_remote) = (at("10.244.0.2:5353"), local);
@@ -251,7 +252,6 @@ mod tests {
         let translated = Translation { netns: 1, local, remote, far_local, far_remote, far_netns };
         called.translations.learn(&translated);
         let client = socket(1, "10.0.0.9:4000", "10.96.0.10:53");
-        let listens = |netns, at: &str| socket(netns, at, "0.0.0.0:0");
         assert!(called.leads_to(&client, &listens(5, "0.0.0.0:5353")));
         assert!(!called.leads_to(&client, &listens(6, "0.0.0.0:5353")), "another container's");
         assert!(called.leads_to(&client, &listens(6, "10.244.0.2:5353")));

@@ -105,3 +105,52 @@ fn is_owing(measures: &Measures<'_>, pid: u32) -> bool {
     let stood = |since_ns: Ns, seen_ns: Ns| seen_ns.saturating_sub(since_ns) >= STANDS.ns();
     own.any(|debt| stood(debt.asked_ns(), debt.seen_ns))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Severity;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const SECOND: Ns = 1_000_000_000;
+
+    /// Whether it is more than a note that a thread of a server is refused each second, while the main thread is in this call.
+    fn is_held_up(main_call: &str) -> bool {
+        let helper = ThreadRef { tid: 11, ..thread(10, "server") };
+        let at = |text: &str| text.parse().expect("an address");
+        let listener = InetRef {
+            ino: 7,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: at("0.0.0.0:80"),
+            remote: at("0.0.0.0:0"),
+            state: 10,
+        };
+        let mut facts = host();
+        facts.push(endpoint(10, "server", ObjectRef::Inet(listener)));
+        facts.push(blocked(10, "server", WaitState::Sleep, main_call));
+        for at_ns in [SECOND, 2 * SECOND, 3 * SECOND] {
+            let refused = Denied {
+                thread: helper.clone(),
+                errno: 111,
+                address: Some(at("127.0.0.1:8126")),
+                ..refusal(10, "server", "connect")
+            };
+            facts.push(Fact { at_ns, body: Body::Denied(refused) });
+            let mut sleep = slept(10, "server", at_ns + 1_000, at_ns + SECOND - 1_000);
+            if let Body::Wait(wait) = &mut sleep.body {
+                wait.thread = helper.clone();
+            }
+            facts.push(sleep);
+        }
+        let found = explain(facts).findings.into_iter().find(|it| it.code == "process.retry");
+        found.expect("the tries").severity > Severity::Note
+    }
+
+    #[test]
+    fn a_thread_that_tries_beside_the_one_that_takes_clients_holds_nobody_up() {
+        assert!(!is_held_up("accept4"));
+        assert!(is_held_up("clock_nanosleep"), "the main thread does nothing else either");
+    }
+}

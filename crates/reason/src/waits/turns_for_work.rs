@@ -79,14 +79,16 @@ fn are_turns(model: &Model, waiting: &[&WaitSpan], takers: &[&WaitSpan]) -> bool
     taken_ns.saturating_mul(10) >= TENTHS_MIN * all_ns
 }
 
-/// What says that a thread waits for the next task; an event loop's and an accept's calls have no kind.
-const AT_A_QUEUE: &[LockKind] =
-    &[LockKind::Channel, LockKind::Condition, LockKind::Park, LockKind::Semaphore, LockKind::Idle];
+/// What says that a thread waits for the next task; an event loop's and an accept's calls have no kind. A condition or a semaphore may be for what another
+/// thread is to do: who waits for that with a mutex may hang for good, and so may all others.
+const AT_A_QUEUE: &[LockKind] = &[LockKind::Channel, LockKind::Idle];
 
 /// The whole stack of a wait, if it is for one of these.
 fn stack<'m>(model: &'m Model, wait: &WaitSpan, kinds: &[LockKind]) -> Option<&'m [UserFrame]> {
     let stack = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
-    let is_call = wait.class == WaitClass::Idle && wait.place.syscall != "futex";
+    let place = &wait.place;
+    let is_call = wait.class == WaitClass::Idle
+        && (place.is_of_loop() || place.syscall.starts_with("accept"));
     let is_of_kind = match user_stack::kind(&stack.frames) {
         Some(kind) => kinds.contains(&kind),
         None => is_call,
@@ -145,6 +147,12 @@ mod tests {
         assert!(codes(&stack(RECV), &stack(LOCK)).is_empty(), "not optimised");
         let held = ["lock.futex"];
         assert_eq!(codes(&[RECV, "shop::other"], &[LOCK, worker]), held, "another's queue");
+        let condition = "std::sys::sync::condvar::futex::Condvar::wait";
+        assert_eq!(
+            codes(&[condition, worker], &[LOCK, worker]),
+            held,
+            "it may hang with the mutex"
+        );
         assert_eq!(codes(&[RECV, call, worker], &[LOCK, call, worker]), held, "an answer");
     }
 }

@@ -20,7 +20,7 @@ use crate::rules::net::filter_words::{place, ways_out, what};
 use crate::rules::net::insertion_race::{self, INSERT_FAILED};
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Wording};
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -63,8 +63,8 @@ pub(crate) static RULE: Rule = Rule {
 struct Filtered<'m> {
     losing: Vec<Losing<'m>>,
     suspects: Suspects<'m>,
-    /// No rule may have been it, but the table of connections.
-    lost_a_race: bool,
+    /// It may have been no rule, but the table of connections.
+    may_have_lost_a_race: bool,
     netns: u32,
     /// It was made in the namespace where it was dropped.
     is_own: bool,
@@ -86,15 +86,16 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let (suspects, is_own) = made_there(measures.model, &first, is_own);
         // A policy fits everything.
         let is_named = suspects.rule.is_some_and(|rule| rule.handle != 0);
-        let lost_a_race = !is_named && insertion_race::is_lost(measures.model, &first);
-        let suspects = if lost_a_race { Suspects::default() } else { suspects };
+        let may_have_lost_a_race =
+            !is_named && insertion_race::may_have_lost(measures.model, &first);
+        let suspects = if may_have_lost_a_race { Suspects::default() } else { suspects };
         let netns = first.kind.netns;
         let key = match suspects.rule {
             Some(it) => (netns, &*it.family, &*it.table, &*it.chain, it.handle, is_own),
-            None if lost_a_race => (netns, "", "", INSERT_FAILED, 0, is_own),
+            None if may_have_lost_a_race => (netns, "", "", INSERT_FAILED, 0, is_own),
             None => (netns, "", "", "", 0, is_own),
         };
-        let new = || Filtered { losing: Vec::new(), suspects, lost_a_race, netns, is_own };
+        let new = || Filtered { losing: Vec::new(), suspects, may_have_lost_a_race, netns, is_own };
         all.entry(key).or_insert_with(new).losing.push(losing);
     }
     all.into_values().filter_map(|filtered| matched(measures, ends, filtered)).collect()
@@ -151,7 +152,6 @@ fn matched<'m>(
     let wording = wording(measures, &end, &filtered);
     let by = match filtered.suspects.rule {
         Some(rule) => Culprit::setting(what(rule), place(rule)),
-        None if filtered.lost_a_race => Culprit::setting("table of connections", INSERT_FAILED),
         None => Culprit::setting("packet filter", REASON),
     };
     let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
@@ -166,7 +166,6 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     let is_outgoing = first.dropped[0].is_outgoing;
     let by = match filtered.suspects.rule {
         Some(rule) => format!("the rule \"{}\" of {}", what(rule), place(rule)),
-        None if filtered.lost_a_race => "its table of connections".to_string(),
         None => "the packet filter there".to_string(),
     };
     let comma = if filtered.suspects.rule.is_some_and(|rule| rule.handle != 0) { "," } else { "" };
@@ -213,10 +212,10 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
         evidence.push(Evidence::new(fact, packets as f64, "1", "nfnetlink NFT_MSG_GETRULE"));
     }
     let dropped = &filtered.losing[0].dropped[0];
-    let remedy = match filtered.lost_a_race {
-        true => vec![insertion_race::see(measures.model, filtered.netns)],
-        false => ways_out(measures.model, filtered.netns, filtered.suspects.rule, dropped),
-    };
+    let race = filtered.may_have_lost_a_race;
+    let mut remedy: Vec<Remedy> =
+        race.then(|| insertion_race::see(measures.model, filtered.netns)).into_iter().collect();
+    remedy.extend(ways_out(measures.model, filtered.netns, filtered.suspects.rule, dropped));
     Wording { title, text, evidence, remedy }
 }
 
@@ -241,7 +240,7 @@ fn where_dropped(measures: &Measures<'_>, filtered: &Filtered<'_>) -> String {
 
 /// Which rule it is, or why that is not said.
 fn whose(filtered: &Filtered<'_>) -> String {
-    if filtered.lost_a_race {
+    if filtered.may_have_lost_a_race {
         return insertion_race::WHY.into();
     }
     match (filtered.suspects.rule, filtered.suspects.all.len()) {

@@ -1,8 +1,9 @@
-//! Datagrams that lost a race to be entered into the table of connections, which look like those that a rule drops.
+//! Datagrams that may have lost a race to be entered into the table of connections, which look like those that a rule drops.
 //!
 //! Of two packets that begin one flow at once, as a name that is asked for both kinds of address by one socket, one is entered and the other is lost where
 //! both are translated (nf_ct_resolve_clash, net/netfilter/nf_conntrack_core.c). The kernel says of it what it says of a rule, and counts it as an
-//! entry that failed. Must not: say so of TCP, whose second packet is an answer. Edit together: filter_drop.rs, conntrack_full.rs.
+//! entry that failed, of whichever flow. So where there may have been as many, no policy is named, and no more is said than that it may be.
+//! Must not: say so of TCP, whose second packet is an answer, or against a rule that fits. Edit together: filter_drop.rs, conntrack_full.rs.
 
 use crate::measure::net_counter::growth;
 use crate::measure::packet_drops::Dropped;
@@ -15,12 +16,12 @@ use crate::rules::wording::Remedy;
 pub(super) const INSERT_FAILED: &str = "nf_conntrack.insert_failed";
 
 /// What is said of them, a sentence with its stop.
-pub(super) const WHY: &str = "as many could not be entered into the table of connections there (insert_failed): of two packets that begin one flow at \
-                              once the second is lost so, and no rule has dropped it. A resolver that asks one question after the other does not run \
-                              into it (resolv.conf: options single-request-reopen).";
+pub(super) const WHY: &str = "as many or more could not be entered into the table of connections there meanwhile (insert_failed): of two packets that \
+                              begin one flow at once the second is lost so, which looks the same as one that a rule drops. A resolver that asks one \
+                              question after the other does not run into it (resolv.conf: options single-request-reopen).";
 
 /// Whether as many could not be entered there as datagrams were dropped, whosoever they are.
-pub(super) fn is_lost(model: &Model, dropped: &Dropped<'_>) -> bool {
+pub(super) fn may_have_lost(model: &Model, dropped: &Dropped<'_>) -> bool {
     let netns = dropped.kind.netns;
     let lost = growth(model, netns, INSERT_FAILED).unwrap_or(0);
     let there =
@@ -72,7 +73,7 @@ mod tests {
             findings(facts).into_iter().find(|it| it.code == "net.filter_drop").expect("found")
         };
         let (raced, other) = (found(1), found(0));
-        assert_eq!(raced.culprit.name, "table of connections");
+        assert_eq!(raced.culprit.name, "packet filter");
         assert!(raced.text.contains("insert_failed"), "{}", raced.text);
         assert_eq!(other.culprit.name, "policy drop");
     }
