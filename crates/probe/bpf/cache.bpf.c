@@ -1,5 +1,5 @@
 /*
- * cache.bpf.c: who brings pages of files in, and who had those evicted that are brought in again.
+ * cache.bpf.c: who brings pages of files in, who had those evicted that are brought in again, and who makes pages dirty.
  *
  * One page in 16 is looked at, the same ones each time, chosen by place and file; all others cost a few loads. One that
  * reclaim drops is stored with the process that reclaimed: for a group's limit and in want of memory that is whoever asked
@@ -8,6 +8,8 @@
  * As long as nothing is evicted, nothing is counted: a host with room for what it reads pays for the call alone.
  * The pages are one table without chains, each entry 42 bits of the page's hash and the process: a later page takes the place of
  * an earlier one, so some are forgotten, and hardly any is mistaken. Of streams of 2 GiB/s half is still there after five seconds.
+ * What a process makes dirty the kernel's workers write to the disk later, in their own name: a page counts when it becomes dirty,
+ * and not again until it was written.
  * Written by whom: an entry by whoever evicts or brings in, without a lock; of two at once one is forgotten.
  *
  * Must not: store what truncation or an advice drops (only reclaim has PF_MEMALLOC). Rejected: a map that forgets the eldest
@@ -38,6 +40,14 @@ struct {
 	__type(value, struct wire_refault);
 } refaults SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_dirtied_key);
+	__type(value, struct wire_dirtied);
+} dirtied SEC(".maps");
+
+const struct wire_dirtied no_dirtied = {};
 const struct wire_cache no_cache = {};
 const struct wire_refault no_refault = {};
 
@@ -162,4 +172,52 @@ int page_brought_in(__u64 *ctx)
 	if (all > again)
 		add_cache(current, 0, all - again);
 	return 0;
+}
+
+static __always_inline void add_dirtied(struct task_struct *current, struct inode *inode, __u64 steps)
+{
+	struct wire_dirtied_key key = { .tgid = task_field(current, tgid), .dev = inode->i_sb->s_dev };
+	struct wire_dirtied *sum;
+
+	/* The files of all disks that are written as files lie in one file system. */
+	if ((inode->i_mode & S_IFMT) == S_IFBLK)
+		key.dev = inode->i_rdev;
+	sum = bpf_map_lookup_elem(&dirtied, &key);
+	if (!sum) {
+		bpf_map_update_elem(&dirtied, &key, &no_dirtied, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&dirtied, &key);
+		if (!sum)
+			return;
+		fill_ref(&sum->process, current);
+	}
+	__sync_fetch_and_add(&sum->pages, steps << STEP_SHIFT);
+}
+
+static __always_inline int count_dirtied(__u64 *ctx)
+{
+	struct cache_pages pages = compat_cache_pages(ctx);
+	__u64 ino = pages.inode->i_ino, step = steps_before(pages.index + ino);
+	__u64 end = steps_before(pages.index + ino + pages.count);
+	struct task_struct *current;
+
+	if (likely(step == end))
+		return 0;
+	current = compat_current();
+	/* A thread of the kernel has no files of its own. */
+	if (!(task_field(current, flags) & PF_KTHREAD))
+		add_dirtied(current, pages.inode, end - step);
+	return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int folio_dirtied(__u64 *ctx)
+{
+	return count_dirtied(ctx);
+}
+
+/* Its name before 5.16. */
+SEC("tp_btf/writeback_dirty_page")
+int page_dirtied(__u64 *ctx)
+{
+	return count_dirtied(ctx);
 }

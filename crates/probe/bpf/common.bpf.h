@@ -38,6 +38,7 @@
 #define S_IFIFO 0010000
 #define PIPEFS_MAGIC 0x50495045 /* include/uapi/linux/magic.h */
 #define S_IFCHR 0020000
+#define S_IFBLK 0060000
 
 #define AF_UNIX 1
 #define AF_INET 2

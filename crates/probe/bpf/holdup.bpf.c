@@ -50,6 +50,8 @@ struct wire_types {
 	struct wire_cache cache;
 	struct wire_refault_key refault_key;
 	struct wire_refault refault;
+	struct wire_dirtied_key dirtied_key;
+	struct wire_dirtied dirtied;
 	struct wire_dirty_key dirty_key;
 	struct wire_dirty dirty;
 	struct wire_qdisc_key qdisc_key;

@@ -460,6 +460,16 @@ struct wire_refault {
 	char slack[128]; /* PATH_SLACK */
 };
 
+struct wire_dirtied_key {
+	__u32 tgid;
+	__u32 dev; /* of the file system; of a disk that is written as a file, its own */
+};
+
+struct wire_dirtied {
+	__u64 pages; /* as above */
+	struct wire_ref process;
+};
+
 struct wire_dirty_key {
 	__u32 tid;
 	__u32 pad;

@@ -134,6 +134,8 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
 }
 
 const EVICTIONS: &str = "whose pages of files are evicted by whom is not known";
+const DIRTIED: &str =
+    "who fills the page cache for a disk, so that the kernel's workers write to it, is not known";
 const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
 const CONTENTION_BEGIN: &str = "contention_begin";
 const CONTENTION_END: &str = "contention_end";
@@ -159,6 +161,8 @@ const PROGRAMS: &[Program] = &[
     ),
     program("page_evicted", "mm_filemap_delete_from_page_cache", EVICTIONS),
     program("page_brought_in", "mm_filemap_add_to_page_cache", EVICTIONS),
+    program("folio_dirtied", "writeback_dirty_folio", DIRTIED),
+    program("page_dirtied", "writeback_dirty_page", DIRTIED),
     program("mark_victim", "mark_victim", "kills for want of memory are not seen"),
     program("qdisc_enqueue", "qdisc_enqueue", "time in local packet queues is not measured"),
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
@@ -191,6 +195,9 @@ const PROGRAMS: &[Program] = &[
     program("sched_waking", "sched_waking", "nothing can be said about waits"),
     program("sched_switch", "sched_switch", "nothing can be said about waits"),
 ];
+
+/// Programs of one tracepoint that was renamed: a kernel has one of the names. If it has none, the first is said to be missing.
+const RENAMED: [&str; 2] = ["folio_dirtied", "page_dirtied"];
 
 /// The program that a CPU clock calls; it has no tracepoint.
 pub const SAMPLE: &str = "sample";
@@ -241,11 +248,15 @@ pub fn plan(offer: &Offer, spared: &[&str]) -> Plan {
             return plan;
         }
     }
+    let is_offered = |program: &&Program| offer.tracepoints.contains(program.tracepoint);
+    let mut renamed = PROGRAMS.iter().filter(|program| RENAMED.contains(&program.name));
+    let here = renamed.find(is_offered).map_or(RENAMED[0], |program| program.name);
     for program in PROGRAMS {
-        if spared.contains(&program.name) {
+        let has_other_name = RENAMED.contains(&program.name) && program.name != here;
+        if spared.contains(&program.name) || has_other_name {
             continue;
         }
-        if offer.tracepoints.contains(program.tracepoint) {
+        if is_offered(&program) {
             plan.programs.push(program.name);
         } else {
             plan.blind.push(Blind {
@@ -359,13 +370,33 @@ mod tests {
     fn a_whole_host_is_not_blind() {
         let plan = plan(&whole(), of(&command()));
         assert!(plan.blind.is_empty());
-        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len() + 1);
+        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len());
     }
 
     #[test]
     fn the_doctor_tries_everything() {
         let all = super::plan(&whole(), &[]).programs;
-        assert!(PROGRAMS.iter().all(|program| all.contains(&program.name)), "{all:?}");
+        let mut wanted = PROGRAMS.iter().filter(|program| program.name != RENAMED[1]);
+        assert!(wanted.all(|program| all.contains(&program.name)), "{all:?}");
+    }
+
+    #[test]
+    fn a_renamed_tracepoint_is_attached_by_the_name_that_the_kernel_has() {
+        let without = |tracepoints: &[&str]| {
+            let mut offer = whole();
+            for tracepoint in tracepoints {
+                offer.tracepoints.remove(*tracepoint);
+            }
+            let plan = plan(&offer, of(&Target::Host));
+            let missing: Vec<String> = plan.blind.iter().map(|blind| blind.what.clone()).collect();
+            (RENAMED.map(|name| plan.programs.contains(&name)), missing)
+        };
+        assert_eq!(without(&["writeback_dirty_page"]), ([true, false], vec![]));
+        assert_eq!(without(&["writeback_dirty_folio"]), ([false, true], vec![]));
+        assert_eq!(without(&[]), ([true, false], vec![]));
+        let missing = vec!["tracepoint.writeback_dirty_folio".to_string()];
+        let neither = without(&["writeback_dirty_folio", "writeback_dirty_page"]);
+        assert_eq!(neither, ([false, false], missing));
     }
 
     #[test]
@@ -412,7 +443,7 @@ mod tests {
         let (mut plan, mut offer) = (plan(&whole(), of(&command())), whole());
         let refused = refusal("mark_victim");
         assert!(give_way(&mut plan, &mut offer, of(&command()), &refused));
-        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len());
+        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len() - 1);
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "program.mark_victim");
         assert!(!offer.thread_states_in_hash);

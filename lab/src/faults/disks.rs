@@ -6,7 +6,7 @@
 
 use crate::fault::{Ctx, Fault, Injected, Spawn};
 use crate::load::slow::Settings;
-use crate::undo::{Guards, Undo};
+use crate::undo::{Guard, Guards, Undo};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::Write;
@@ -128,6 +128,19 @@ pub(super) fn change(ctx: &Ctx, prefix: &str, settings: Settings) -> Result<Guar
     guards.push(ctx.write_back_later(&file, &serde_json::to_string(&settings)?)?);
     ctx.sleep(Duration::from_millis(60))?;
     Ok(guards)
+}
+
+/// Sets how many bytes may be dirty on the host before they are written back (`dirty_background`), or before writers have to wait (`dirty`).
+pub(super) fn set_dirty_limit(ctx: &Ctx, kind: &str, bytes: u64) -> Result<Guard> {
+    const VM: &str = "/proc/sys/vm";
+    // Writing the one makes the other 0, and 0 cannot be written to bytes: put back whichever was in force.
+    let by_bytes = Path::new(VM).join(format!("{kind}_bytes"));
+    let by_ratio = Path::new(VM).join(format!("{kind}_ratio"));
+    let in_force = if fs::read_to_string(&by_bytes)?.trim() == "0" { &by_ratio } else { &by_bytes };
+    let guard = ctx.journal.guard(Undo::restore(in_force)?)?;
+    fs::write(&by_bytes, bytes.to_string())
+        .with_context(|| format!("write {}", by_bytes.display()))?;
+    Ok(guard)
 }
 
 /// What the stage's disk is like: parameters `base_latency_us`, `base_parallel`, `base_bytes_per_second`.
@@ -288,7 +301,8 @@ impl Fault for FailSlow {
 
 /// disk.neighbour: a process that floods the disk the load uses. The stage's disk has limits
 /// (`base_parallel`, `base_bytes_per_second`) that the load alone does not reach.
-/// Parameters: `neighbour` (a kind of load), `neighbour_arguments` with variables.
+/// Parameters: `neighbour` (a kind of load), `neighbour_arguments` with variables, `background_mib` (so much may be dirty on the host
+/// before it is written back; absent: what the host has).
 /// Variables: `culprit`, `culprit_pid`.
 struct Neighbour;
 
@@ -299,7 +313,12 @@ impl Fault for Neighbour {
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
-        make(ctx, "", mib, settings)
+        let mut guards = make(ctx, "", mib, settings)?;
+        let background_mib = ctx.number_or("background_mib", 0.0)? as u64;
+        if background_mib > 0 {
+            guards.push(set_dirty_limit(ctx, "dirty_background", background_mib << 20)?);
+        }
+        Ok(guards)
     }
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {

@@ -224,8 +224,6 @@ fn kills() -> Result<u64> {
 /// Parameters: `dirty_mib`, `bytes_per_second`.
 struct Dirty;
 
-const VM: &str = "/proc/sys/vm";
-
 impl Fault for Dirty {
     fn name(&self) -> &'static str {
         "memory.dirty"
@@ -245,15 +243,7 @@ impl Fault for Dirty {
         };
         let mut guards = disks::change(ctx, "", settings)?;
         for (kind, bytes) in [("dirty_background", bytes / 2), ("dirty", bytes)] {
-            // Writing the one makes the other 0, and 0 cannot be written to bytes: put back
-            // whichever was in force.
-            let by_bytes = Path::new(VM).join(format!("{kind}_bytes"));
-            let by_ratio = Path::new(VM).join(format!("{kind}_ratio"));
-            let in_force =
-                if fs::read_to_string(&by_bytes)?.trim() == "0" { &by_ratio } else { &by_bytes };
-            guards.push(ctx.journal.guard(Undo::restore(in_force)?)?);
-            fs::write(&by_bytes, bytes.to_string())
-                .with_context(|| format!("write {}", by_bytes.display()))?;
+            guards.push(disks::set_dirty_limit(ctx, kind, bytes)?);
         }
         Ok(guards.into())
     }

@@ -1,4 +1,4 @@
-//! What the sums of the page cache say at the end: who brought pages in, and which files were read again.
+//! What the sums of the page cache say at the end: who brought pages in, which files were read again, and who made pages dirty.
 //!
 //! The kernel side looks at one page in some; it counts the pages that each of them stands for. Must not: read maps (kernel/sums.rs), or judge
 //! what is too much. Edit together: bpf/cache.bpf.c (who adds what when).
@@ -6,7 +6,7 @@
 use super::mounts::Mounts;
 use super::values::{device, thread_ref};
 use crate::decode::wire::*;
-use holdup_reason::facts::{CacheFill, FileRef, FileRefault, ThreadRef};
+use holdup_reason::facts::{CacheFill, Dirtied, FileRef, FileRefault, ThreadRef};
 
 /// Of one process, by who had them evicted.
 pub fn fill(key: &wire_cache_key, sum: &wire_cache, page_bytes: u64) -> CacheFill {
@@ -32,4 +32,17 @@ pub fn refault(
         file: FileRef { dev: device(key.dev), ino: key.ino, path, ..FileRef::default() },
         bytes: sum.pages * page_bytes,
     }
+}
+
+/// Who made less dirty is nobody's neighbour, and there may be thousands of such.
+const DIRTIED_BYTES_MIN: u64 = 1 << 20;
+
+/// Of one process and file system; none where it is little.
+pub fn dirtied(key: &wire_dirtied_key, sum: &wire_dirtied, page_bytes: u64) -> Option<Dirtied> {
+    let bytes = sum.pages * page_bytes;
+    (bytes >= DIRTIED_BYTES_MIN).then(|| Dirtied {
+        dev: device(key.dev),
+        process: ThreadRef { tid: sum.process.tgid, ..thread_ref(&sum.process) },
+        bytes,
+    })
 }

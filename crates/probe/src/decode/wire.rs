@@ -52,6 +52,8 @@ wire!(
     wire_cache,
     wire_refault_key,
     wire_refault,
+    wire_dirtied_key,
+    wire_dirtied,
     wire_dirty_key,
     wire_dirty,
     wire_qdisc_key,

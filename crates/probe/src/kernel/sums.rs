@@ -88,7 +88,7 @@ impl Sums<'_, '_> {
     }
 }
 
-/// What was brought into the page cache.
+/// What was brought into the page cache, and what was made dirty in it.
 fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, after: After, all: &mut Vec<Body>) {
     after.each(&maps.cache_fills, |key: wire_cache_key, value: wire_cache| {
         all.push(Body::CacheFill(cache_sums::fill(&key, &value, decoder.page_bytes)));
@@ -100,6 +100,10 @@ fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, after: After, all: &m
             &mut decoder.names.mounts,
             decoder.page_bytes,
         )));
+    });
+    after.each(&maps.dirtied, |key: wire_dirtied_key, value: wire_dirtied| {
+        let dirtied = cache_sums::dirtied(&key, &value, decoder.page_bytes);
+        all.extend(dirtied.map(Body::Dirtied));
     });
 }
 

@@ -98,6 +98,7 @@ impl Reader for Events {
 fn users(body: &Body) -> Vec<u32> {
     match body {
         Body::DiskUse(used) => vec![used.process.pid],
+        Body::Dirtied(dirtied) => vec![dirtied.process.pid],
         Body::CacheFill(fill) if fill.evicted_by != 0 => vec![fill.process.pid, fill.evicted_by],
         _ => Vec::new(),
     }

@@ -204,7 +204,7 @@ pub struct Request {
 }
 
 /// What one process asked of one disk over the window, by whoever submitted the bios: writeback is the kernel worker's, and not his
-/// who dirtied the pages.
+/// who dirtied the pages (see [`Dirtied`]).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskUse {
@@ -222,4 +222,18 @@ pub struct DiskUse {
     pub write_bytes: u64,
     /// Cgroup that the bios are charged to (kernfs id of the blkio/io group), 0 if unknown.
     pub cgroup_id: u64,
+}
+
+/// Pages of files that one process made dirty over the window, of one file system: the kernel's workers write them to its disk later.
+/// A page counts when it becomes dirty, and not again until it was written. Source: writeback_dirty_folio (writeback_dirty_page before
+/// 5.16), of which one page in some is looked at; of processes that did much.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dirtied {
+    /// The file system, as stat(2) numbers it; of a disk that is written as a file, the disk.
+    pub dev: DeviceNumber,
+    /// The process.
+    pub process: ThreadRef,
+    /// How much.
+    pub bytes: u64,
 }

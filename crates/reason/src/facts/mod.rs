@@ -162,6 +162,8 @@ pub enum Body {
     Request(Request),
     /// What one process asked of one disk over the window.
     DiskUse(DiskUse),
+    /// What one process made dirty of one file system over the window.
+    Dirtied(Dirtied),
 
     /// The settings of a cgroup.
     Cgroup(Cgroup),

@@ -12,9 +12,11 @@ use super::disk_cache::{self, DiskCache};
 use super::disk_limits::{self, Limited, Upper};
 use super::disk_queue::{self, DiskQueue, Service};
 pub use super::disk_threads::is_kernel;
+use super::write_back::{self, WrittenBack};
 use crate::facts::*;
 use crate::model::Model;
 pub use crate::model::kernel_threads::is_journal;
+use crate::model::kernel_threads::writes_for_others;
 use crate::threshold::Threshold;
 use crate::waits::timeline::Timelines;
 use std::collections::BTreeMap;
@@ -22,8 +24,8 @@ use std::collections::BTreeMap;
 /// A request costs a device about as much as this many bytes more of a long one.
 const BYTES_OF_A_REQUEST: f64 = 65536.0;
 
-/// Disks stand on disks only so deep.
-const DEPTH_MAX: u32 = 8;
+/// So many layers at most are gone down to the slow one.
+const LAYERS_MAX: u32 = 8;
 /// When a disk below another is the slow one of the two.
 pub static SLOW_BELOW: Threshold = Threshold::new(
     0.7,
@@ -64,6 +66,8 @@ pub struct DiskView<'a> {
     pub requests: Vec<LongRequest>,
     /// Who asked for what.
     pub users: Vec<DiskUser<'a>>,
+    /// The part of that which the kernel asked for, for whom.
+    pub written_back: Vec<WrittenBack<'a>>,
     /// The limits that groups have on it.
     pub limits: Limited<'a>,
 }
@@ -105,6 +109,8 @@ pub struct MainUser<'a> {
     pub share: f64,
     /// It asks for at least as much as the commit blocks of the journal.
     pub is_above_journal: bool,
+    /// Of its work the part that the kernel does for it, by writing back what it made dirty, 0 to 1.
+    pub written_back: f64,
 }
 
 impl<'a> Disks<'a> {
@@ -127,6 +133,7 @@ impl<'a> Disks<'a> {
                 best_bytes_per_second: disk_queue::best_bytes_per_second(model, dev),
                 requests: long_requests(requests.get(&dev).map_or(&[], Vec::as_slice)),
                 users: users(model, dev),
+                written_back: write_back::of(model, dev),
                 limits: Limited::default(),
             };
             views.insert(dev, view);
@@ -148,7 +155,7 @@ impl<'a> Disks<'a> {
     /// waited for, or what a cache has, is not asked here.
     pub fn slow_layer(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
         let mut view = self.views.get(&dev)?;
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..LAYERS_MAX {
             let [below] = view.disk.below[..] else { break };
             let Some(below) = self.views.get(&below).filter(|below| below.is_counted) else {
                 break;
@@ -184,7 +191,7 @@ impl<'a> DiskView<'a> {
         if self.is_counted { inside.min(busy) } else { inside }
     }
 
-    /// Whoever asks for most, kernel threads left out.
+    /// Whoever asks for most, kernel threads left out: what they write back is theirs who made it dirty, as far as it is known.
     ///
     /// Commit blocks are the journal's, for whoever commits: they are nobody's demand of his own, but who asks for less
     /// than they do is no more than another who commits.
@@ -194,12 +201,32 @@ impl<'a> DiskView<'a> {
             of.map(|user| user.work).sum()
         };
         let own = self.users.iter().filter(|user| !user.is_kernel);
-        let most = own.max_by(|a, b| a.work.total_cmp(&b.work))?;
+        let own = own.map(|user| (&user.used.process, user.work, 0.0));
+        let back = self.written_back.iter();
+        let back = back.map(|it| (it.process, 0.0, work(it.bytes, it.requests)));
+        let mut all: BTreeMap<u32, (&ThreadRef, f64, f64)> = BTreeMap::new();
+        for (process, own, back) in own.chain(back) {
+            let sum = all.entry(process.pid).or_insert((process, 0.0, 0.0));
+            (sum.1, sum.2) = (sum.1 + own, sum.2 + back);
+        }
+        let (process, own, back) =
+            all.into_values().max_by(|a, b| (a.1 + a.2).total_cmp(&(b.1 + b.2)))?;
         Some(MainUser {
-            process: &most.used.process,
-            share: most.work / sum(false).max(1.0),
-            is_above_journal: most.work >= sum(true),
+            process,
+            share: (own + back) / sum(false).max(1.0),
+            is_above_journal: own + back >= sum(true),
+            written_back: back / (own + back).max(1.0),
         })
+    }
+
+    /// Of its work the part that the kernel's workers write back for somebody who is not known: it was made dirty before the look, 0 to 1.
+    pub fn written_back_from_before(&self) -> f64 {
+        let by_kernel = self.users.iter().filter(|user| writes_for_others(&user.used.process));
+        let by_kernel: f64 =
+            by_kernel.map(|user| work(user.used.write_bytes as f64, user.used.writes as f64)).sum();
+        let known: f64 = self.written_back.iter().map(|it| work(it.bytes, it.requests)).sum();
+        let all: f64 = self.users.iter().map(|user| user.work).sum();
+        (by_kernel - known).max(0.0) / all.max(1.0)
     }
 
     /// Coefficients of variation over its long requests: of how many were in flight, and of their times.
@@ -233,13 +260,20 @@ fn long_requests(of_disk: &[&Request]) -> Vec<LongRequest> {
         .collect()
 }
 
+/// What so many bytes in so many requests cost a device, in bytes of a long one.
+fn work(bytes: f64, requests: f64) -> f64 {
+    bytes + requests * BYTES_OF_A_REQUEST
+}
+
 fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
     let user = |used: &'a DiskUse| {
         let is_journal = is_journal(&used.process);
         DiskUser {
             used,
-            work: (used.read_bytes + used.write_bytes) as f64
-                + (used.reads + used.writes) as f64 * BYTES_OF_A_REQUEST,
+            work: work(
+                (used.read_bytes + used.write_bytes) as f64,
+                (used.reads + used.writes) as f64,
+            ),
             is_journal,
             is_kernel: is_journal || is_kernel(model, &used.process),
         }
@@ -265,33 +299,13 @@ fn uppers(
     let stands_on_it = |view: &&DiskView<'_>| {
         let is_ready = view.workers_ready_seconds.is_none();
         let is_upper = view.disk.dev != lower && view.is_counted && is_ready;
-        is_upper && stands_on_alone(model, view.disk, lower, DEPTH_MAX)
+        is_upper && model.disk.stands_on_alone(view.disk, lower)
     };
     let upper = |view: &DiskView<'_>| Upper {
         dev: view.disk.dev,
         worked_seconds: view.worked_seconds(window_seconds),
     };
     views.values().filter(stands_on_it).map(upper).collect()
-}
-
-/// A disk is another one, or is made of it.
-pub fn stands_on(model: &Model, upper: &Disk, lower: DeviceNumber) -> bool {
-    stands_above(model, upper, lower, DEPTH_MAX)
-}
-
-fn stands_above(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
-    let below = |dev: &DeviceNumber| {
-        model.disk.of(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
-    };
-    upper.dev == lower || depth > 0 && upper.below.iter().any(below)
-}
-
-/// A disk is another one, or is made of it and of no other: what is waited for in a mirror may be its other member.
-fn stands_on_alone(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
-    let below = |dev: &DeviceNumber| {
-        model.disk.of(*dev).is_some_and(|disk| stands_on_alone(model, disk, lower, depth - 1))
-    };
-    upper.dev == lower || depth > 0 && !upper.below.is_empty() && upper.below.iter().all(below)
 }
 
 #[cfg(test)]
@@ -328,6 +342,7 @@ mod tests {
             best_bytes_per_second: 0.0,
             requests: Vec::new(),
             users: Vec::new(),
+            written_back: Vec::new(),
             limits: Limited::default(),
         };
         // 40 requests of half a millisecond: 20 ms, where ticks of the clock say 250.

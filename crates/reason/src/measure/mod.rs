@@ -45,6 +45,7 @@ pub mod steal;
 pub mod tcp_stream;
 pub mod tunnels;
 pub mod usages;
+pub mod write_back;
 
 use crate::facts::{DeviceNumber, ThreadRef, ThreadTime};
 use crate::graph::demand::Graph;

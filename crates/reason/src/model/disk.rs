@@ -6,6 +6,9 @@ use super::push::{Push, Series};
 use crate::facts::*;
 use std::collections::BTreeMap;
 
+/// Disks stand on disks only so deep.
+const DEPTH_MAX: u32 = 8;
+
 /// What was observed of disks.
 #[derive(Debug, Default)]
 pub struct Disks {
@@ -21,6 +24,8 @@ pub struct Disks {
     pub(crate) requests: Vec<Request>,
     /// Who used which disk.
     pub(crate) used: Vec<DiskUse>,
+    /// Who made pages of which file system dirty.
+    pub(crate) dirtied: Vec<Dirtied>,
     /// Mounts.
     pub(crate) mounts: Vec<Mount>,
 }
@@ -59,6 +64,30 @@ impl Disks {
         let is_layer = self.all.values().any(|disk| disk.below.contains(&used.dev));
         let uppers = self.used.iter().filter(|_| is_layer).filter(is_upper);
         bytes(used).saturating_sub(uppers.map(bytes).sum())
+    }
+
+    /// A disk is another one, or is made of it.
+    pub fn stands_on(&self, upper: &Disk, lower: DeviceNumber) -> bool {
+        self.stands_above(upper, lower, DEPTH_MAX)
+    }
+
+    fn stands_above(&self, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
+        let below = |dev: &DeviceNumber| {
+            self.of(*dev).is_some_and(|disk| self.stands_above(disk, lower, depth - 1))
+        };
+        upper.dev == lower || depth > 0 && upper.below.iter().any(below)
+    }
+
+    /// A disk is another one, or is made of it and of no other: what is waited for in a mirror may be its other member.
+    pub fn stands_on_alone(&self, upper: &Disk, lower: DeviceNumber) -> bool {
+        self.stands_above_alone(upper, lower, DEPTH_MAX)
+    }
+
+    fn stands_above_alone(&self, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
+        let below = |dev: &DeviceNumber| {
+            self.of(*dev).is_some_and(|disk| self.stands_above_alone(disk, lower, depth - 1))
+        };
+        upper.dev == lower || depth > 0 && !upper.below.is_empty() && upper.below.iter().all(below)
     }
 
     /// Once the last fact is in.
@@ -102,6 +131,12 @@ impl Push<Request> for Disks {
 impl Push<DiskUse> for Disks {
     fn push(&mut self, _: Ns, used: DiskUse) {
         self.used.push(used);
+    }
+}
+
+impl Push<Dirtied> for Disks {
+    fn push(&mut self, _: Ns, dirtied: Dirtied) {
+        self.dirtied.push(dirtied);
     }
 }
 

@@ -41,6 +41,15 @@ pub fn is_worker(thread: &ThreadRef) -> bool {
     KernelThread::of(thread) == Some(KernelThread::Worker)
 }
 
+/// Whether a thread writes to disks what others have left to it: a worker that writes back, or a layer's own (dm-crypt's writer; of a loop device
+/// before 5.14).
+pub fn writes_for_others(thread: &ThreadRef) -> bool {
+    let numbered = thread.comm.strip_prefix("loop");
+    is_worker(thread)
+        || thread.comm.starts_with("dmcrypt_write")
+        || numbered.is_some_and(|rest| rest.parse::<u32>().is_ok())
+}
+
 /// Whether a thread commits the journal on a device by this name.
 pub fn is_journal_of(thread: &ThreadRef, device: &str) -> bool {
     let Some(KernelThread::Journal(name)) = KernelThread::of(thread) else { return false };
@@ -61,6 +70,9 @@ mod tests {
         assert_eq!(KernelThread::of(&journal), Some(KernelThread::Journal("sda1-8")));
         assert!(is_journal_of(&journal, "sda1") && !is_journal_of(&journal, "sda"));
         assert!(is_worker(&named("kworker/0:1")) && !is_worker(&named("worker")));
+        let for_others = ["kworker/u8:2", "dmcrypt_write/2", "loop12", "loop", "jbd2/sda1-8", "dd"];
+        let writes = for_others.map(|name| writes_for_others(&named(name)));
+        assert_eq!(writes, [true, true, true, false, false, false]);
         assert_eq!(
             KernelThread::of(&named("ksoftirqd/12")),
             Some(KernelThread::SoftInterrupts(12))

@@ -193,6 +193,7 @@ impl Model {
             Body::DiskLatency(it) => self.disk.push(at, it),
             Body::Request(it) => self.disk.push(at, it),
             Body::DiskUse(it) => self.disk.push(at, it),
+            Body::Dirtied(it) => self.disk.push(at, it),
             Body::Mount(it) => self.disk.push(at, it),
 
             Body::Cgroup(it) => self.containers.push(at, it),

@@ -13,7 +13,6 @@ use crate::facts::Disk;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_cache::{self, DiskCache};
-use crate::measure::disk_view::stands_on;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -107,7 +106,7 @@ fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
         let is_concerned = |end: &End| {
             waited::slow_disk(measures, end).is_some_and(|view| {
                 view.disk.dev == cache.origin.dev
-                    || stands_on(measures.model, view.disk, cache.disk.dev)
+                    || measures.model.disk.stands_on(view.disk, cache.disk.dev)
             })
         };
         let ends: Vec<usize> =

@@ -7,6 +7,7 @@
 //! It is what remains: it stands last, so that limits of this host, slow requests, neighbours, caches and arrays have been
 //! asked. Must not: call a disk capped that takes the same time for each request however many it has.
 
+use super::neighbour::WRITTEN_BACK;
 use super::waited::{self, QUEUED, SLOW};
 use super::wording;
 use crate::facts::Disk;
@@ -93,6 +94,7 @@ pub(crate) static RULE: Rule = Rule {
         &FLAT_BYTES,
         &waited::CONSTANT_REQUESTS,
         &SLOW_BELOW,
+        &WRITTEN_BACK,
         &waited::CONSTANT_DEPTH,
         &waited::CONSTANT_PART,
         &waited::CONSTANT_TIME,
@@ -123,6 +125,29 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 
 fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
+    let is_older = view.written_back_from_before() > WRITTEN_BACK.value;
+    let older = if is_older {
+        " Most of it the kernel's workers write back: somebody wrote it into the page cache before the look."
+    } else {
+        ""
+    };
+    let look = if is_older {
+        Remedy {
+            text: "see who has written most since it began; what is in the page cache still has to be written (Dirty and Writeback of \
+                   /proc/meminfo)"
+                .into(),
+            command: "grep -H ^write_bytes /proc/[0-9]*/io | sort -nk2 | tail -5".into(),
+            action: Some(Action::look(Question::State)),
+            ..Remedy::default()
+        }
+    } else {
+        Remedy {
+            text: "see who writes synchronously, and batch it".into(),
+            command: format!("holdup --for 30s -v   # the victims of {name}"),
+            action: Some(Action::look(Question::State)),
+            ..Remedy::default()
+        }
+    };
     Wording {
         title: format!(
             "{} is held up by disk {name}, which does {} requests/s and no more",
@@ -132,7 +157,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
         text: format!(
             "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
              with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup on {name} is met, so the \
-             limit is {}.",
+             limit is {}.{older}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
@@ -145,15 +170,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
             },
         ),
         evidence: wording::evidence(view),
-        remedy: vec![
-            more_operations(view.disk),
-            Remedy {
-                text: "see who writes synchronously, and batch it".into(),
-                command: format!("holdup --for 30s -v   # the victims of {name}"),
-                action: Some(Action::look(Question::State)),
-                ..Remedy::default()
-            },
-        ],
+        remedy: vec![more_operations(view.disk), look],
     }
 }
 
@@ -198,6 +215,16 @@ mod tests {
         facts.extend(group("/g", DEV, 3, 15));
         facts.push(member(10, "app", "/g"));
         assert_eq!(codes(facts), ["disk.own_throttle"]);
+    }
+
+    #[test]
+    fn what_is_written_back_from_before_the_look_is_said_to_be() {
+        let mut facts = facts();
+        facts.extend([used(10, "app", 10, 1), used(7, "kworker/u8:2", 240, 1)]);
+        let finding = explain(facts).findings.remove(0);
+        assert_eq!(finding.code, "disk.device_cap");
+        assert!(finding.text.contains("write back"), "{}", finding.text);
+        assert!(finding.remedy[1].command.contains("write_bytes"));
     }
 
     #[test]

@@ -25,12 +25,22 @@ pub(super) static SUFFERS: Threshold = Threshold::new(
     "chosen: less is not noticed",
 );
 
+/// How much of that the kernel does for him.
+pub(super) static WRITTEN_BACK: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of what the main user asks for, the part that the kernel writes back for it, from which on it is the kernel's priority that counts",
+    "chosen: most",
+);
+
 /// Somebody who is not (mainly) a victim and asks for most.
 pub(super) struct Neighbour<'m> {
     /// Who.
     pub who: &'m ThreadRef,
     /// His share of the work.
     pub share: f64,
+    /// Most of it is what the kernel writes back for him: his own I/O priority counts for nothing then.
+    pub is_written_back: bool,
 }
 
 /// The neighbour of those who wait for a disk.
@@ -47,8 +57,12 @@ pub(super) fn neighbour<'m>(
     let serves =
         end.links[0].who.pid != pid && end.links[1..].iter().any(|link| link.who.pid == pid);
     let is_most = most.share >= SHARE.value && most.is_above_journal;
-    (is_most && others_suffer && !serves)
-        .then_some(Neighbour { who: most.process, share: most.share })
+    let is_written_back = most.written_back > WRITTEN_BACK.value;
+    (is_most && others_suffer && !serves).then_some(Neighbour {
+        who: most.process,
+        share: most.share,
+        is_written_back,
+    })
 }
 
 /// The name of whoever else loses most.

@@ -535,6 +535,7 @@ mod tests {
             best_bytes_per_second: 0.0,
             requests: Vec::new(),
             users: Vec::new(),
+            written_back: Vec::new(),
             limits: Limited::default(),
         };
         growth(&view, waiting)

@@ -12,7 +12,6 @@ use super::waited::{self, QUEUED, SLOW};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_array::{ArrayMember, DiskArray};
-use crate::measure::disk_view::stands_on;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -92,7 +91,7 @@ fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
             waited::slow_disk(measures, end).is_some_and(|view| {
                 let is_member = |member: &ArrayMember<'_>| member.disk.dev == view.disk.dev;
                 array.members.iter().any(is_member)
-                    || stands_on(measures.model, view.disk, array.disk.dev)
+                    || measures.model.disk.stands_on(view.disk, array.disk.dev)
             })
         };
         let ends: Vec<usize> =

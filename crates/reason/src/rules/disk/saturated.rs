@@ -7,7 +7,6 @@
 
 use super::neighbour::{self, Neighbour, neighbour, victim_beside};
 use super::{waited, wording};
-use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::{DiskView, SLOW_BELOW};
@@ -53,19 +52,25 @@ pub(crate) static RULE: Rule = Rule {
         "move it to another disk",
     ],
     stories: &["S3.7", "S1.1"],
-    thresholds: &[&BUSY, &neighbour::SHARE, &neighbour::SUFFERS, &SLOW_BELOW],
+    thresholds: &[
+        &BUSY,
+        &neighbour::SHARE,
+        &neighbour::SUFFERS,
+        &neighbour::WRITTEN_BACK,
+        &SLOW_BELOW,
+    ],
     finds: Finds::End(find),
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let view = waited::slow_layer(measures, end)?;
-    let Neighbour { who, share } = neighbour(measures, end, view)?;
+    let by = neighbour(measures, end, view)?;
     if view.queue.busy < BUSY.value {
         return None;
     }
-    let by = culprit(measures.model, who);
-    let explain = move |loss: &Loss<'_>| explain(measures, view, who, share, loss);
-    let matched = Match::new(by, Proof::Inferred, explain);
+    let (who, culprit) = (by.who, culprit(measures.model, by.who));
+    let explain = move |loss: &Loss<'_>| explain(measures, view, &by, loss);
+    let matched = Match::new(culprit, Proof::Inferred, explain);
     let matched = waited::of_layer(measures, end, view, matched);
     let others = waited::part_of(measures, end, |pid| pid != who.pid);
     Some(match others {
@@ -77,18 +82,25 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn explain(
     measures: &Measures<'_>,
     view: &DiskView<'_>,
-    who: &ThreadRef,
-    share: f64,
+    by: &Neighbour<'_>,
     loss: &Loss<'_>,
 ) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
+    let Neighbour { who, share, is_written_back } = *by;
     let asks = measures.model.who(who);
+    let (by_cache, source) = if is_written_back {
+        let text =
+            " It writes to the page cache, and the kernel's workers write that to the disk for it.";
+        (text, "block_bio_queue, writeback_dirty_folio")
+    } else {
+        ("", "block_bio_queue")
+    };
     let mut evidence = wording::evidence(view);
     evidence.push(Evidence::new(
         format!("share of the work asked for by {asks}"),
         share * 100.0,
         "%",
-        "block_bio_queue",
+        source,
     ));
     Wording {
         title: format!(
@@ -97,7 +109,7 @@ fn explain(
         ),
         text: format!(
             "{asks} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others \
-             wait {} for it, {} a request.",
+             wait {} for it, {} a request.{by_cache}",
             words::percent(share),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
@@ -110,7 +122,7 @@ fn explain(
         remedy: vec![wording::come_last(
             measures.model,
             view.disk,
-            who,
+            by,
             "let it use the disk only when nobody else does",
         )],
     }
@@ -204,6 +216,27 @@ mod tests {
         assert!(says(None).ends_with(why), "{}", says(None));
         let why = "(the scheduler of sda, mq-deadline, has no priorities)";
         assert!(says(Some(false)).ends_with(why), "{}", says(Some(false)));
+    }
+
+    /// A worker writes most of what the disk does, and a process makes so much dirty meanwhile.
+    fn written_back(dirtied: u64) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), FULL);
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts.extend([used(10, "app", 10, 1), used(7, "kworker/u8:2", 240, 1)]);
+        let (process, bytes) = (thread(20, "copy"), dirtied * 4096);
+        facts.push(fact(Body::Dirtied(Dirtied { dev: DEV, process, bytes })));
+        facts
+    }
+
+    #[test]
+    fn who_fills_the_page_cache_is_the_neighbour_and_not_the_worker_that_writes_it_back() {
+        let finding = explain(written_back(600)).findings.remove(0);
+        assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(20)));
+        assert!(finding.text.contains("the kernel's workers write that"), "{}", finding.text);
+        assert_eq!(finding.remedy[0].command, "kill -STOP 20");
+        assert!(finding.remedy[0].text.contains("counts for nothing"));
+        let little = codes(written_back(100));
+        assert!(!little.contains(&"disk.saturated".to_string()), "most is from before: {little:?}");
     }
 
     #[test]

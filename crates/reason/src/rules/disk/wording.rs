@@ -2,7 +2,8 @@
 //!
 //! Must not: decide anything, or say what only one rule says. Figures come from the measure as they are.
 
-use crate::facts::{Disk, ThreadRef};
+use super::neighbour::Neighbour;
+use crate::facts::Disk;
 use crate::measure::disk_view::DiskView;
 use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
@@ -66,8 +67,9 @@ pub(super) fn inside(view: &DiskView<'_>) -> Evidence {
 }
 
 /// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler has no
-/// priorities or is not known to have any, or it has that class already. What is undone is the class that was read.
-pub(super) fn come_last(model: &Model, disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
+/// priorities or is not known to have any, or it has that class already, or the kernel writes its pages for it. What is undone is the class
+/// that was read.
+pub(super) fn come_last(model: &Model, disk: &Disk, by: &Neighbour<'_>, text: &str) -> Remedy {
     const CLASS_SHIFT: u32 = 13;
     const IDLE: u32 = 3;
     let has_priorities = match disk.scheduler.as_str() {
@@ -75,8 +77,14 @@ pub(super) fn come_last(model: &Model, disk: &Disk, who: &ThreadRef, text: &str)
         "mq-deadline" => disk.has_deadline_priorities,
         _ => Some(false),
     };
+    let who = by.who;
     let was = model.threads.by_id.get(&who.pid).and_then(|known| known.io_priority);
     let is_idle = was.is_some_and(|was| was >> CLASS_SHIFT == IDLE);
+    if by.is_written_back {
+        let text = "pause it until the others are done (the kernel writes its pages for it, so its own I/O class counts for nothing, and what it \
+                    has written so far still goes to the disk)";
+        return Remedy::to(text).pause(who);
+    }
     if has_priorities != Some(true) || is_idle {
         let (name, scheduler) = (&disk.name, disk.scheduler.as_str());
         let why = match scheduler {

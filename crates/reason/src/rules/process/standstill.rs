@@ -36,6 +36,8 @@ pub(crate) struct Standstill<'m> {
     pub longest: LongestWait,
     /// It is what was asked about.
     targeted: bool,
+    /// Over which it was looked at.
+    wall_seconds: f64,
 }
 
 impl<'m> Standstill<'m> {
@@ -49,7 +51,7 @@ impl<'m> Standstill<'m> {
         let targeted = measures.is_command() || is_whole_target(measures, &own);
         let longest = LongestWait::of(measures.model, its());
         let others = end.of_victims(|pid| !own.contains(&pid));
-        Some(Self { end, others, own, longest, targeted })
+        Some(Self { end, others, own, longest, targeted, wall_seconds: measures.wall_seconds() })
     }
 
     /// Leaves a process out of those who wait for it: what that one waits for is its own doing.
@@ -58,9 +60,10 @@ impl<'m> Standstill<'m> {
         self
     }
 
-    /// Somebody else waits for it.
+    /// Somebody else is held up by it. Who met it for a moment (a shell that begins to wait for its job as the look ends) is not: it
+    /// would be a victim of milliseconds, and what stands still, which is worth a note, would go with him.
     pub(crate) fn has_victims(&self) -> bool {
-        !self.others.victims.is_empty()
+        self.others.seconds / self.wall_seconds.max(1e-9) >= NOTICED.value
     }
 
     /// It is what was asked about, or somebody else waits for it.
@@ -120,7 +123,7 @@ impl<'m> Standstill<'m> {
             // It was asked about, and stands still, but nobody is kept waiting by it.
             matched.severity_max = Severity::Warning;
         }
-        if weighed.seconds / measures.wall_seconds().max(1e-9) >= NOTICED.value {
+        if weighed.seconds / self.wall_seconds.max(1e-9) >= NOTICED.value {
             matched.severity_min = Severity::Warning;
         }
         matched

@@ -190,6 +190,27 @@ mod tests {
         assert!(finding.text.contains("bash 5 sent it SIGSTOP"), "{}", finding.text);
     }
 
+    #[test]
+    fn who_met_it_for_a_moment_does_not_take_the_note_away() {
+        let said = |waited_ms: u64| {
+            let mut facts = host();
+            facts.extend(client_and_server(blocked(20, "vim", WaitState::Stopped, "")));
+            for Fact { body, .. } in &mut facts {
+                if let Body::Blocked(client) = body
+                    && client.thread.pid == 10
+                {
+                    client.since_ns = LOOK_NS - waited_ms * 1_000_000;
+                }
+            }
+            let finding = explain(facts).findings.remove(0);
+            (finding.severity, finding.victims.len(), finding.title)
+        };
+        let note = (Severity::Note, 0, "vim 20 is stopped by a signal".to_string());
+        assert_eq!(said(5), note);
+        let (severity, victims, title) = said(4_900);
+        assert_eq!((severity, victims), (Severity::Critical, 1), "{title}");
+    }
+
     /// What is said of a job that somebody stopped by a signal.
     fn stopped_by(from: ThreadRef, signal: i32) -> (String, String) {
         let mut facts = host();
