@@ -5,7 +5,7 @@
  * reclaim drops is stored with the process that reclaimed: for a group's limit and in want of memory that is whoever asked
  * for more, else kswapd. When it comes back, the one who reads it is charged with a page that the other one made him read.
  * A page that was dropped before the look is not known here; the kernel's own count of refaults has it.
- * As long as nothing is evicted, nothing is counted: a host with room for what it reads pays for the call alone.
+ * As long as nothing is evicted, nothing of that is counted: a host with room for what it reads pays for the call alone.
  * The pages are one table without chains, each entry 42 bits of the page's hash and the process: a later page takes the place of
  * an earlier one, so some are forgotten, and hardly any is mistaken. Of streams of 2 GiB/s half is still there after five seconds.
  * What a process makes dirty the kernel's workers write to the disk later, in their own name: a page counts when it becomes dirty,

@@ -46,3 +46,21 @@ pub fn dirtied(key: &wire_dirtied_key, sum: &wire_dirtied, page_bytes: u64) -> O
         bytes,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::wire;
+
+    #[test]
+    fn who_made_little_dirty_is_left_out() {
+        let mut key: wire_dirtied_key = wire::read(&[]);
+        let mut sum: wire_dirtied = wire::read(&[]);
+        (key.tgid, key.dev) = (40, 7 << 20 | 1);
+        (sum.process.tgid, sum.process.tid, sum.pages) = (40, 42, 255);
+        assert_eq!(dirtied(&key, &sum, 4096), None);
+        sum.pages = 256;
+        let much = dirtied(&key, &sum, 4096).expect("a mebibyte");
+        assert_eq!((much.bytes, much.process.tid, much.dev.major), (1 << 20, 40, 7));
+    }
+}

@@ -15,6 +15,7 @@ pub use super::disk_threads::is_kernel;
 use super::write_back::{self, WrittenBack};
 use crate::facts::*;
 use crate::model::Model;
+use crate::model::disk::DEPTH_MAX;
 pub use crate::model::kernel_threads::is_journal;
 use crate::model::kernel_threads::writes_for_others;
 use crate::threshold::Threshold;
@@ -24,8 +25,6 @@ use std::collections::BTreeMap;
 /// A request costs a device about as much as this many bytes more of a long one.
 const BYTES_OF_A_REQUEST: f64 = 65536.0;
 
-/// So many layers at most are gone down to the slow one.
-const LAYERS_MAX: u32 = 8;
 /// When a disk below another is the slow one of the two.
 pub static SLOW_BELOW: Threshold = Threshold::new(
     0.7,
@@ -155,7 +154,7 @@ impl<'a> Disks<'a> {
     /// waited for, or what a cache has, is not asked here.
     pub fn slow_layer(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
         let mut view = self.views.get(&dev)?;
-        for _ in 0..LAYERS_MAX {
+        for _ in 0..DEPTH_MAX {
             let [below] = view.disk.below[..] else { break };
             let Some(below) = self.views.get(&below).filter(|below| below.is_counted) else {
                 break;
@@ -219,8 +218,9 @@ impl<'a> DiskView<'a> {
         })
     }
 
-    /// Of its work the part that the kernel's workers write back for somebody who is not known: it was made dirty before the look, 0 to 1.
-    pub fn written_back_from_before(&self) -> f64 {
+    /// Of its work the part that the kernel's workers write for nobody who is known, 0 to 1: it was made dirty before the look, in small
+    /// pieces, or was not counted here. Of a disk that others are made of it may be anybody's, past the page cache too.
+    pub fn written_for_unknown(&self) -> f64 {
         let by_kernel = self.users.iter().filter(|user| writes_for_others(&user.used.process));
         let by_kernel: f64 =
             by_kernel.map(|user| work(user.used.write_bytes as f64, user.used.writes as f64)).sum();

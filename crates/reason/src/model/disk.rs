@@ -7,7 +7,7 @@ use crate::facts::*;
 use std::collections::BTreeMap;
 
 /// Disks stand on disks only so deep.
-const DEPTH_MAX: u32 = 8;
+pub(crate) const DEPTH_MAX: u32 = 8;
 
 /// What was observed of disks.
 #[derive(Debug, Default)]

@@ -118,20 +118,26 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         Some(_) => return None,
         None => Proof::OneWitness,
     };
+    // What a layer below writes for the one above need not come from the page cache.
+    let writes_through = |upper: &DiskView<'_>| {
+        upper.disk.below.contains(&view.disk.dev)
+            && upper.users.iter().any(|user| user.used.write_bytes > 0)
+    };
+    let has_no_upper = !measures.disks.views.values().any(writes_through);
     let by = Culprit::device(&view.disk.name);
-    let matched = Match::new(by, proof, move |loss| explain(view, loss));
+    let matched = Match::new(by, proof, move |loss| explain(view, has_no_upper, loss));
     Some(waited::of_layer(measures, end, view, matched))
 }
 
-fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
+fn explain(view: &DiskView<'_>, has_no_upper: bool, loss: &Loss<'_>) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let is_older = view.written_back_from_before() > WRITTEN_BACK.value;
-    let older = if is_older {
-        " Most of it the kernel's workers write back: somebody wrote it into the page cache before the look."
+    let by_workers = has_no_upper && view.written_for_unknown() > WRITTEN_BACK.value;
+    let for_whom = if by_workers {
+        " Most of it the kernel's workers write, as they do with what goes through the page cache; for whom was not seen."
     } else {
         ""
     };
-    let look = if is_older {
+    let look = if by_workers {
         Remedy {
             text: "see who has written most since it began; what is in the page cache still has to be written (Dirty and Writeback of \
                    /proc/meminfo)"
@@ -157,7 +163,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
         text: format!(
             "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
              with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup on {name} is met, so the \
-             limit is {}.{older}",
+             limit is {}.{for_whom}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
@@ -218,12 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_back_from_before_the_look_is_said_to_be() {
+    fn what_workers_write_for_nobody_who_is_known_is_said_to_be() {
         let mut facts = facts();
         facts.extend([used(10, "app", 10, 1), used(7, "kworker/u8:2", 240, 1)]);
         let finding = explain(facts).findings.remove(0);
         assert_eq!(finding.code, "disk.device_cap");
-        assert!(finding.text.contains("write back"), "{}", finding.text);
+        assert!(finding.text.contains("for whom was not seen"), "{}", finding.text);
         assert!(finding.remedy[1].command.contains("write_bytes"));
     }
 

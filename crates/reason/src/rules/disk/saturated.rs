@@ -32,7 +32,7 @@ pub(crate) static RULE: Rule = Rule {
              of the others stand behind its own, in the scheduler or inside the device, although they ask for little.",
     needs: &[
         "threads wait for the disk that do not use it most",
-        "one other process asks for at least 60 % of the work (bytes, and requests as 64 KiB each)",
+        "one other process asks for at least 60 % of the work (bytes, and requests as 64 KiB each), itself or by what the kernel writes back for it",
         "the disk has work in flight at least half of the time",
     ],
     refuted_by: &[
