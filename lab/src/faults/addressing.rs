@@ -177,7 +177,8 @@ impl Fault for OverlayUnknown {
     }
 }
 
-/// The host that the near end of the tunnel sends to is gone: nobody on the wire has its address any more.
+/// The host that the near end of the tunnel sends to is gone: nobody on the wire answers for its address any more, and what it sends reaches
+/// nobody. Its address stays, or its own kernel, which is this one, would drop what it sends and say why, as a host that is gone does not.
 ///
 /// Parameters: `id`; `by` (`remote`: the tunnel has one other end; `entry`: its forwarding table says where to send). The load is `tcp-client
 /// {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`, `behind_ip`.
@@ -205,7 +206,7 @@ impl Fault for OverlayGone {
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let (near, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
         let (far, far_if) = (ctx.text("far_ns")?, ctx.text("far_if")?);
-        ctx.tool("ip", &["-n", &far, "addr", "flush", "dev", &far_if])?;
+        ctx.tool("ip", &["-n", &far, "link", "set", &far_if, "arp", "off"])?;
         ctx.tool("ip", &["-n", &near, "neigh", "flush", "dev", &near_if])?;
         Ok(Injected::default())
     }

@@ -49,7 +49,6 @@ const LOOKERS: &[&str] = &[
     "grep",
     "head",
     "holdup",
-    "ip",
     "ls",
     "lsblk",
     "lsof",
@@ -162,11 +161,16 @@ fn looks_only(part: &[String]) -> bool {
     }
     let writes = rest.iter().any(|word| word.starts_with('>'));
     let kills = tool == "fuser" && rest.iter().any(|word| word.starts_with("-k"));
-    // `ip -n NS ... show` looks, and so does `ip route get`.
-    let changes =
-        tool == "ip" && !rest.iter().any(|word| matches!(word.as_str(), "show" | "list" | "get"));
-    let measures = tool == "openssl" && rest.first().is_some_and(|word| word == "speed");
-    (LOOKERS.contains(&tool.as_str()) || measures) && !writes && !kills && !changes
+    let looks = match tool.as_str() {
+        // `ip -n NS ... show` looks, and so does `ip route get`.
+        "ip" | "bridge" | "tc" => {
+            rest.iter().any(|word| matches!(word.as_str(), "show" | "list" | "get"))
+        }
+        "sysctl" => !rest.iter().any(|word| word.contains('=') || word == "-w"),
+        "openssl" => rest.first().is_some_and(|word| word == "speed"),
+        other => LOOKERS.contains(&other),
+    };
+    looks && !writes && !kills
 }
 
 fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
@@ -370,7 +374,7 @@ mod tests {
             plan("export TZ=:/etc/localtime"),
             Plan::StartsAnew(vec![("TZ".into(), ":/etc/localtime".into())])
         );
-        assert_eq!(acts("nsenter -t 77 -n tc qdisc show"), vec![Touch::NetnsOf(77)]);
+        assert_eq!(acts("nsenter -t 77 -n tc qdisc del dev eth0 root"), vec![Touch::NetnsOf(77)]);
         let accept = "ip netns exec near iptables -I OUTPUT -p icmp -j ACCEPT";
         assert_eq!(acts(accept), vec![Touch::Netns("near".into())]);
         assert_eq!(acts("fsfreeze -u /mnt/x"), vec![Touch::Mount("/mnt/x".into())]);
@@ -390,6 +394,9 @@ mod tests {
             "ip netns exec near timeout 10 tcpdump -i tun81 -nvv src host 172.17.35.1",
             "ip netns exec near sh -c 'grep . /sys/class/net/ens1/queues/rx-*/rps_cpus'",
             "nsenter -t 77 -n ss -tnoi dst 10.18.190.2:18293",
+            "nsenter -t 77 -n tc -s qdisc show",
+            "ip netns exec near bridge fdb show dev vx7",
+            "ip netns exec near sysctl net.ipv4.tcp_wmem",
         ] {
             let looked = plan(command);
             assert!(looked == Plan::LooksOnly, "{command}: {looked:?}");

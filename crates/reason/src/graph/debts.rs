@@ -11,14 +11,14 @@
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
 
-use super::last_word::{Spoke, only_listens, only_speaker, spoke_last};
+use super::clients_heard::ClientsHeard;
+use super::last_word::{Spoke, ago, only_listens, only_speaker, spoke_last};
 use crate::facts::*;
 use crate::model::Model;
 use crate::threshold::Threshold;
 use crate::waits::dns_question::asked_by_others;
 use crate::waits::poll_intent::DNS_PORT;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::SocketAddr;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
 static CLOSED_MIN: Threshold = Threshold::new(
@@ -29,7 +29,7 @@ static CLOSED_MIN: Threshold = Threshold::new(
 );
 
 /// The clocks of connections tick so.
-pub(super) static APART_MIN: Threshold = Threshold::new(
+pub(crate) static APART_MIN: Threshold = Threshold::new(
     20.0,
     "ms",
     "between what came on one connection and on another: less is within what the clocks of sockets tell apart",
@@ -62,17 +62,6 @@ pub struct Debt {
     pub answered_ns: Option<Ns>,
     /// When the connection was made, if its other end was never seen to have sent anything on it.
     pub silent_since_ns: Option<Ns>,
-}
-
-/// What a reading of an accepted connection says of its client.
-#[derive(Debug)]
-struct Heard {
-    /// The addresses of the client's end and of this one.
-    pair: (SocketAddr, SocketAddr),
-    /// When it was read.
-    read_ns: Ns,
-    /// When the last data had come.
-    came_ns: Ns,
 }
 
 impl Debt {
@@ -108,11 +97,12 @@ pub struct Debts {
     /// Questions that stood unanswered as the look began and were answered within it: until when nobody can have answered.
     pub owed_before: HashMap<u32, Vec<Debt>>,
     /// Of the connections that a process accepted: when something came on each, by every reading.
-    heard: HashMap<u32, Vec<Heard>>,
+    pub(super) heard: ClientsHeard,
     /// Processes of whose connections the clocks were read.
     known: HashSet<u32>,
-    /// Connections that a process made, and on which the other end has had the last word by the end of the look: when that came.
-    answered: HashMap<(u32, u64), Ns>,
+    /// Connections that a process made, and on which the other end has had the last word by the end of the look: the question before
+    /// it, seen to stand until that came.
+    answered: HashMap<(u32, u64), Debt>,
     /// Connections that a process made, and on which nobody has said a word by the end of the look: since when.
     unspoken: HashMap<(u32, u64), Ns>,
     /// Processes that made a connection.
@@ -150,10 +140,8 @@ impl Debts {
             }
             let Some(accepted) = accepted(socket) else { continue };
             if accepted {
-                debts.add_heard(
-                    (endpoint.process.pid, model.called.translations.other_end(socket)),
-                    (*at_ns, state, turn),
-                );
+                let pair = model.called.translations.other_end(socket);
+                debts.heard.add((pid, pair), (*at_ns, state, turn));
             } else {
                 debts.made.insert(pid);
             }
@@ -170,8 +158,7 @@ impl Debts {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 (Spoke::Peer, false) if seen_ns == model.look.end_ns => {
-                    let came_ns = ago(*at_ns, turn.received_jiffies, turn);
-                    debts.answered.insert((pid, socket.ino), came_ns);
+                    debts.answered.insert((pid, socket.ino), answered(socket.ino, *at_ns, turn));
                     continue;
                 }
                 _ => continue,
@@ -270,10 +257,8 @@ impl Debts {
             let Some((state, turn)) = talked(endpoint) else { continue };
             let Some(is_accepted) = accepted(socket) else { continue };
             if is_accepted {
-                self.add_heard(
-                    (endpoint.process.pid, model.called.translations.other_end(socket)),
-                    (*at_ns, state, turn),
-                );
+                let pair = model.called.translations.other_end(socket);
+                self.heard.add((endpoint.process.pid, pair), (*at_ns, state, turn));
             }
             if is_accepted || spoke(state, turn) != Spoke::Me {
                 continue;
@@ -318,33 +303,6 @@ impl Debts {
         all.into_iter().filter_map(move |of| of.get(&pid)).flatten()
     }
 
-    /// Whether a client of a process may have asked within a time, on another connection than that of the client with these
-    /// addresses of its end and of the other. What came later hides what came before.
-    pub fn may_be_asked_by_others(
-        &self,
-        pid: u32,
-        own: (SocketAddr, SocketAddr),
-        (from, to): (Ns, Ns),
-    ) -> bool {
-        let all = self.heard.get(&pid).map_or(&[][..], Vec::as_slice);
-        // A reading after that time at which nothing had come since its begin.
-        let was_quiet =
-            |pair| all.iter().any(|it| it.pair == pair && it.read_ns >= to && it.came_ns < from);
-        all.iter().any(|heard| heard.pair != own && !was_quiet(heard.pair))
-    }
-
-    fn add_heard(
-        &mut self,
-        (pid, pair): (u32, (SocketAddr, SocketAddr)),
-        (read_ns, state, turn): (Ns, &SocketState, &TcpTurn),
-    ) {
-        if state.received_bytes > 0 {
-            let came_ns = ago(read_ns, turn.received_jiffies, turn);
-            let heard = Heard { pair, read_ns, came_ns };
-            self.heard.entry(pid).or_default().push(heard);
-        }
-    }
-
     /// Whether a process has no question outstanding on a connection that it made, as its other end has had the last word there: what
     /// comes next is news, or a further part of an answer.
     pub fn has_last_word_of_peer(&self, pid: u32, ino: u64) -> bool {
@@ -353,7 +311,13 @@ impl Debts {
 
     /// When such a last word came.
     pub fn last_word_of_peer_ns(&self, pid: u32, ino: u64) -> Option<Ns> {
-        self.answered.get(&(pid, ino)).copied()
+        self.answered.get(&(pid, ino))?.answered_ns
+    }
+
+    /// The questions of a process that were answered since a time, and that nothing was asked after on their connections.
+    pub fn answered_since(&self, pid: u32, from_ns: Ns) -> impl Iterator<Item = &Debt> {
+        let own = self.answered.iter().filter(move |((by, _), _)| *by == pid);
+        own.map(|(_, debt)| debt).filter(move |debt| debt.seen_ns >= from_ns)
     }
 
     /// Before when nothing was asked of what a process owes, by clocks that tell apart what lies between.
@@ -373,6 +337,17 @@ impl Debts {
     }
 }
 
+/// The last question on a connection that this end made, whose other end has had the last word.
+fn answered(ino: u64, read_ns: Ns, turn: &TcpTurn) -> Debt {
+    let came_ns = ago(read_ns, turn.received_jiffies, turn);
+    let since_ns = ago(read_ns, turn.sent_jiffies, turn).min(came_ns);
+    Debt {
+        since_known: true,
+        answered_ns: Some(came_ns),
+        ..Debt::without_clock(ino, since_ns, came_ns)
+    }
+}
+
 /// Whether nobody has said a word on a connection that this end made: its SYN alone was acknowledged.
 fn is_unspoken(state: &SocketState, turn: &TcpTurn) -> bool {
     state.acked_bytes <= 1 && state.received_bytes == 0 && turn.write_seq == turn.snd_una
@@ -388,11 +363,6 @@ pub(super) fn talked(endpoint: &Endpoint) -> Option<(&SocketState, &TcpTurn)> {
 /// Who spoke last on a connection that this end made, by its clocks alone.
 pub(super) fn spoke(state: &SocketState, turn: &TcpTurn) -> Spoke {
     only_speaker(state, turn, false).unwrap_or_else(|| spoke_last(turn, None))
-}
-
-/// So many jiffies before a reading.
-pub(super) fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
-    read_ns.saturating_sub(u64::from(jiffies) * u64::from(turn.jiffy_ns))
 }
 
 /// Since when nothing has come on a connection on which nothing ever came: until then the clock of what comes shows its making.
@@ -548,28 +518,6 @@ mod tests {
         assert_eq!(answered(9, more(turn(250, 1_250))), [None], "more was sent, and nothing came");
         assert_eq!(answered(18, more(turn(250, 500))), [Some(2 * SECOND)], "the next question");
         assert_eq!(answered(27, more(turn(500, 250))), [Some(2 * SECOND)], "the next answer");
-    }
-
-    #[test]
-    fn a_client_may_have_asked_unless_nothing_had_come_from_it_since() {
-        const SECOND: Ns = 1_000_000_000;
-        let socket = connection("127.0.0.1:80", "127.0.0.1:5000");
-        let pair = (socket.remote, socket.local);
-        // Something came at four seconds last.
-        let (acked_bytes, received_bytes, turn) = (9, 9, Some(turn(500, 500)));
-        let state = SocketState { acked_bytes, received_bytes, turn, ..SocketState::default() };
-        let fact = |at_ns, body| Fact { at_ns, body };
-        let model = Model::new(vec![
-            fact(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
-            fact(6 * SECOND, Body::Endpoint(endpoint(socket, state))),
-            fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
-        ]);
-        let debts = Debts::of(&model, |_| Some(true), |_| None);
-        let other = (pair.1, pair.0);
-        let may_ask = |own, from| debts.may_be_asked_by_others(10, own, (from, from + SECOND / 2));
-        assert!(may_ask(other, 3 * SECOND), "what came last hides what came before");
-        assert!(!may_ask(other, 5 * SECOND));
-        assert!(!may_ask(pair, 3 * SECOND), "it is the client itself");
     }
 
     #[test]

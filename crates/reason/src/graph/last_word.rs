@@ -7,7 +7,7 @@
 //!
 //! Must not: say who owes an answer (debts.rs).
 
-use crate::facts::{SocketState, TcpTurn};
+use crate::facts::{Ns, SocketState, TcpTurn};
 use crate::threshold::Threshold;
 
 /// From here on after the last data an acknowledgement may be one of a probe.
@@ -86,6 +86,11 @@ pub(super) fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
         behind if behind < u32::MAX / 2 => Spoke::Peer,
         _ => Spoke::Unknown,
     }
+}
+
+/// So many jiffies before a reading.
+pub(super) fn ago(read_ns: Ns, jiffies: u32, turn: &TcpTurn) -> Ns {
+    read_ns.saturating_sub(u64::from(jiffies) * u64::from(turn.jiffy_ns))
 }
 
 #[cfg(test)]

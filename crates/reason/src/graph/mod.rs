@@ -14,6 +14,7 @@ pub(crate) mod awaited;
 mod by_path;
 pub mod chains;
 mod channels;
+mod clients_heard;
 mod conversation;
 pub mod debts;
 pub mod demand;

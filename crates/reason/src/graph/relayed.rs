@@ -305,7 +305,7 @@ fn is_apart(
     let near_ns = CLOCKS_APART.ns();
     let first_ns = sent[0].asked_ns();
     let within = (came_ns.saturating_sub(near_ns), first_ns + near_ns);
-    sent[1].asked_ns() > within.1 && !index.debts.may_be_asked_by_others(relay, own, within)
+    sent[1].asked_ns() > within.1 && !index.debts.heard.may_ask_besides(relay, own, within)
 }
 
 /// Until when a question that was seen to stand was not answered: who was at work then was so until it waited for the next question;

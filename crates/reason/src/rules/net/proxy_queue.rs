@@ -443,6 +443,47 @@ mod tests {
         assert!(says(CODE, scene(facts)));
     }
 
+    /// What the proxy asked so long before the end was answered as the look ended.
+    fn just_answered(ms: u32) -> Vec<Fact> {
+        let mut facts = passes_on(1, 0, false);
+        for fact in &mut facts {
+            let Body::Endpoint(end) = &mut fact.body else { continue };
+            let turn = end.socket.as_mut().and_then(|state| state.turn.as_mut()).unwrap();
+            *[&mut turn.sent_jiffies, &mut turn.received_jiffies].into_iter().max().unwrap() =
+                ms / 4;
+        }
+        let near = inet("tcp", 902, "127.0.0.1:6001", "127.0.0.1:8080", 1);
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "epoll_wait".into(),
+            object: Some(near),
+            ..Place::default()
+        };
+        let (end_ns, by) = (LOOK_NS - 1_000_000, thread(SERVER, "app"));
+        let wake =
+            Wake { at_ns: end_ns, context: WakeContext::SoftInterrupt, by, ..Wake::default() };
+        let thread = thread(PROXY, "proxy");
+        let wait = Wait { thread, begin_ns: 0, end_ns, place, wake: Some(wake), ..Wait::default() };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        facts
+    }
+
+    #[test]
+    fn a_look_that_ends_between_an_answer_and_the_next_question_sees_the_queue() {
+        let scene_of = |upstream| {
+            let asked = [asks(13, 100), asks(12, 180), asks(11, 230)];
+            let mut facts = scene([asked.to_vec(), vec![upstream, answered(14, 8)]].concat());
+            let stands = |it: &Blocked| it.thread.pid == PROXY;
+            facts.retain(|fact| !matches!(&fact.body, Body::Blocked(it) if stands(it)));
+            facts
+        };
+        let found = findings(scene_of(just_answered(16)));
+        assert_eq!((&*found[0].code, found[0].culprit.pid), (CODE, Some(PROXY)), "{found:#?}");
+        // It is asked since before the look: what comes may be news.
+        assert!(!says(CODE, scene_of(just_answered(5_040))));
+        assert!(!says(CODE, scene_of(passes_on(1, 60, false))), "it has been free for a while");
+    }
+
     #[test]
     fn a_service_that_asks_itself_keeps_none() {
         let near = inet("tcp", 902, "127.0.0.1:6001", "127.0.0.1:80", 1);

@@ -59,8 +59,7 @@ impl Question {
 /// Everybody who keeps questions.
 pub(super) fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
     let debts = measures.graph.debts();
-    let mut pids: Vec<u32> =
-        debts.owes.keys().copied().filter(|pid| debts.awaits.contains_key(pid)).collect();
+    let mut pids: Vec<u32> = debts.owes.keys().copied().collect();
     pids.sort_unstable();
     pids.into_iter().filter_map(|pid| keeper(measures, pid)).collect()
 }
@@ -77,7 +76,7 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
         return None;
     }
     let owes = by_age(graph.debts().owes.get(&pid)?);
-    let asked = by_age(graph.debts().awaits.get(&pid)?);
+    let asked = by_age(&asked(measures, pid));
     let upstream = most_asked(measures, &asked)?;
     let servers = servers(measures, &asked);
     // A service that asks itself has no upstream: its own question is among those that came.
@@ -118,6 +117,16 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
     queued.sort_by_key(|question| std::cmp::Reverse(question.to_ns - question.from_ns));
     let taken = most_at_a_time(&asked).max(at_the_end(measures, pid, upstream).count());
     (!queued.is_empty()).then_some(Keeper { pid, upstream, servers, taken, owed, queued })
+}
+
+/// What a process has asked: what it awaits at the end, and what was answered so shortly before that the next question may be on its
+/// way. A look that ends between an answer and the next question would see nobody asked. Of what was asked before the look, what comes
+/// may be the news of a subscription.
+fn asked(measures: &Measures<'_>, pid: u32) -> Vec<Debt> {
+    let (debts, look) = (measures.graph.debts(), &measures.model.look);
+    let just_ns = look.end_ns.saturating_sub(AT_ONCE_NS);
+    let answered = debts.answered_since(pid, just_ns).filter(|it| it.since_ns > look.begin_ns);
+    debts.awaits.get(&pid).into_iter().flatten().chain(answered).cloned().collect()
 }
 
 /// Whether the one connection to an upstream carries the questions of several clients at a time (a tunnel of ssh's): it was written to long after the

@@ -283,6 +283,33 @@ fn a_question_that_stands_is_seen_by_the_clocks_of_its_connection() {
     assert!(found[0].title.contains("has not answered for"), "{}", found[0].title);
 }
 
+/// Rounds over TCP in which the server sleeps over one answer after the other, so that no question ever wakes it. The last was
+/// answered 100 ms before the end; before that the client spoke last so long before the end.
+fn busy(spoke_jiffies: u32) -> Vec<Fact> {
+    let mut facts = standing(spoke_jiffies, 100);
+    facts.retain(|fact| !matches!(fact.body, Body::Blocked(_) | Body::Target(_)));
+    for fact in facts.iter_mut().filter(|fact| matches!(fact.body, Body::Endpoint(_))) {
+        fact.at_ns = LOOK_NS;
+    }
+    let near = inet("tcp", 100, "10.0.0.1:40000", "10.0.0.1:80", 1);
+    let (client, server, timer) = (thread(10, "client"), thread(20, "server"), thread(0, ""));
+    for round in 0..10 {
+        let (asked, answered) = (round * 500_000_000, round * 500_000_000 + 400_000_000);
+        facts.push(wait(&client, &server, asked, answered, read(&near)));
+        facts.push(wait(&server, &timer, asked, answered - 1_000, sleep()));
+        facts.push(wait(&server, &timer, answered, answered + 100_000_000, sleep()));
+    }
+    facts
+}
+
+#[test]
+fn who_asks_a_server_that_waits_for_no_question_is_seen_by_the_clocks_of_its_connection() {
+    let found = explain(busy(500)).findings;
+    assert_eq!((&*found[0].code, found[0].culprit.pid), ("process.socket_peer", Some(20)));
+    let found = explain(busy(4_900)).findings;
+    assert!(found.is_empty(), "all that came since may be news: {found:?}");
+}
+
 #[test]
 fn who_has_its_answer_waits_for_nobody() {
     let found = explain(standing(4000, 2000)).findings;

@@ -1,12 +1,15 @@
 //! Who asks whom, and who answers, by who wakes whom: the second witness of a wait for a server on the same host.
 //!
 //! A descriptor says only who is at the other end. That he was asked shows in whose send ended his wait, that he answered in
-//! whose send ended the client's. What is sent in several writes is one answer, as long as no question is between them. Must not: name codes, or say what is slow.
+//! whose send ended the client's. A server that has always something to do waits for no question: of its clients the clocks of their
+//! connections say that they ask. What is sent in several writes is one answer, as long as no question is between them. Must not: name codes, or say what is slow.
 
 use crate::facts::{Endpoint, Ns, ObjectRef, WakeContext};
 use crate::graph::chains::ChainLink;
+use crate::graph::debts::{APART_MIN, Debt};
 use crate::graph::wakers::carrier;
 use crate::measure::Measures;
+use crate::model::object::Object;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -41,14 +44,23 @@ pub(crate) struct Talk {
     questions: BTreeMap<(u32, u32), Vec<Ns>>,
     /// By server and client: the server's answers that ended the client's reads.
     answers: BTreeMap<(u32, u32), usize>,
-    /// Server and client whose question lies unread in one of the server's sockets.
-    unread: BTreeSet<(u32, u32)>,
+    /// Server and client whose question woke nobody: it lies unread in one of the server's sockets, or the client's clocks say that it
+    /// asks after each answer.
+    unwoken: BTreeSet<(u32, u32)>,
+}
+
+/// The answers that ended waits on a connection: by whom the last did, and when the last two did.
+struct Received {
+    by: u32,
+    last_ns: Ns,
+    before_ns: Option<Ns>,
 }
 
 impl Talk {
     /// Of a look.
     pub(crate) fn of(measures: &Measures<'_>) -> Self {
         let mut talk = Self::default();
+        let mut received: BTreeMap<(u32, u64), Received> = BTreeMap::new();
         for wait in measures.waits() {
             let reads = is_read(wait.class);
             if !reads && wait.class != WaitClass::Idle {
@@ -63,6 +75,9 @@ impl Talk {
             // on a command's path has been asked itself, so what ends its wait is an answer.
             if (reads || measures.is_command()) && !measures.graph.is_for_a_question(wait) {
                 *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
+                if let Object::Inet(ino) = wait.object {
+                    add_received(&mut received, (wait.thread.pid, ino), (by.pid, wait.end_ns));
+                }
             }
         }
         talk.questions.values_mut().for_each(|asked| asked.sort_unstable());
@@ -71,9 +86,11 @@ impl Talk {
             if let ObjectRef::Unix { peer_ino, .. } = &end.object {
                 let far = measures.graph.endpoints_on(*peer_ino).iter();
                 let far = far.filter(|far| far.process.pid != end.process.pid);
-                talk.unread.extend(far.map(|far| (end.process.pid, far.process.pid)));
+                talk.unwoken.extend(far.map(|far| (end.process.pid, far.process.pid)));
             }
         }
+        let asks = received.iter().filter(|(on, answers)| asks_again(measures, **on, answers));
+        talk.unwoken.extend(asks.map(|((client, _), answers)| (answers.by, *client)));
         talk
     }
 
@@ -157,7 +174,7 @@ impl Talk {
             asked.clients.insert(*client);
             asked.questions += times.len();
         }
-        asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
+        asked.clients.extend(self.unwoken.range(own.clone()).map(|(_, client)| *client));
         if answered_have_asked {
             asked.clients.extend(self.answers.range(own.clone()).map(|((_, client), _)| *client));
         }
@@ -175,4 +192,30 @@ pub(crate) struct Asked {
     pub questions: usize,
     /// Answers that woke its clients.
     pub answers: usize,
+}
+
+fn add_received(
+    received: &mut BTreeMap<(u32, u64), Received>,
+    on: (u32, u64),
+    (by, at_ns): (u32, Ns),
+) {
+    let answers = received.entry(on).or_insert(Received { by, last_ns: at_ns, before_ns: None });
+    let (first, last) = (answers.last_ns.min(at_ns), answers.last_ns.max(at_ns));
+    if first < last {
+        *answers = Received { by, last_ns: last, before_ns: answers.before_ns.max(Some(first)) };
+    }
+}
+
+/// Whether the last question on a connection came after the answer before: who only listens asked once, before all that came.
+fn asks_again(measures: &Measures<'_>, (pid, ino): (u32, u64), answers: &Received) -> bool {
+    let debts = measures.graph.debts();
+    let follows = |debt: &Debt, answer_ns: Ns| debt.since_ns + APART_MIN.ns() >= answer_ns;
+    let is_its = |debt: &&Debt| debt.ino == ino && debt.since_known;
+    let stands = debts.awaits.get(&pid).into_iter().flatten().find(is_its);
+    let answered = || debts.answered_since(pid, 0).find(is_its);
+    match (stands, answers.before_ns) {
+        (Some(debt), _) => follows(debt, answers.last_ns),
+        (None, Some(before_ns)) => answered().is_some_and(|debt| follows(debt, before_ns)),
+        (None, None) => false,
+    }
 }
