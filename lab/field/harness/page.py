@@ -60,7 +60,7 @@ def origin(holdup):
     """Day, kernel, CPUs and version."""
     version = subprocess.run([holdup, "--version"], capture_output=True, text=True, check=False).stdout.split()
     return (f"{datetime.date.today().isoformat()} with kernel {os.uname().release} on {os.cpu_count()} CPUs, "
-            f"holdup {version[-1] if version else '?'}")
+            f"holdup {version[1] if len(version) > 1 else '?'}")
 
 
 def write(path, text):

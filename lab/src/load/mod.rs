@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `main.rs` | the program `holdup-lab-load` |
 //! | `kinds/` | what it can be, by what each needs: CPU, files, sockets, locks |
+//! | `processes.rs` | a load as several processes, at a time or one after the other |
 //! | `started.rs` | a load as a process of a trial, in whatever language |
 //! | `figure.rs` | how much it got done |
 //! | `switch.rs` | how the lab makes a load go wrong without starting it anew, and what it writes down of delays |
@@ -19,6 +20,7 @@
 
 pub mod figure;
 pub mod kinds;
+pub mod processes;
 pub mod started;
 pub mod switch;
 

@@ -115,7 +115,7 @@ fn exported(words: &[String]) -> Option<Vec<(String, String)>> {
 fn threads_as_process(command: &str) -> String {
     let of_process = |tail: &str| {
         let (pid, rest) = tail.split_once("/task)")?;
-        pid.parse::<u32>().ok().map(|pid| format!("{pid}{rest}"))
+        pid.parse::<u32>().ok().map(|pid| format!("{pid}{}", threads_as_process(rest)))
     };
     match command.split_once("$(ls /proc/") {
         Some((head, tail)) => {
@@ -183,7 +183,15 @@ fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
             }
             rest[options..].iter().map(|word| process(word)).collect()
         }
-        "renice" | "ionice" | "chrt" | "taskset" => {
+        "renice" | "ionice" => {
+            let after = rest.iter().skip_while(|word| *word != "-p" && *word != "--pid");
+            let whom: Vec<&String> = after.skip(1).collect();
+            if whom.is_empty() {
+                return Err("it starts a program".into());
+            }
+            whom.into_iter().map(|word| process(word)).collect()
+        }
+        "chrt" | "taskset" => {
             let last = rest.last().ok_or("it names no process")?;
             if !rest.iter().any(|word| word == "-p" || word == "--pid") {
                 return Err("it starts a program".into());

@@ -99,17 +99,22 @@ pub struct DiskUser<'a> {
     pub is_kernel: bool,
 }
 
-/// The process that asks for most.
+/// What one process asks of a disk, itself or by what it made dirty.
 #[derive(Debug, Clone, Copy)]
-pub struct MainUser<'a> {
+pub struct Asked<'a> {
     /// Who.
     pub process: &'a ThreadRef,
-    /// Its share of all work that is somebody's own demand, 0 to 1.
-    pub share: f64,
-    /// It asks for at least as much as the commit blocks of the journal.
-    pub is_above_journal: bool,
-    /// Of its work the part that the kernel does for it, by writing back what it made dirty, 0 to 1.
+    /// Its work: of what it asks for itself.
+    pub own: f64,
+    /// The same of what the kernel writes back for it.
     pub written_back: f64,
+}
+
+impl Asked<'_> {
+    /// All of it.
+    pub fn work(&self) -> f64 {
+        self.own + self.written_back
+    }
 }
 
 impl<'a> Disks<'a> {
@@ -190,32 +195,37 @@ impl<'a> DiskView<'a> {
         if self.is_counted { inside.min(busy) } else { inside }
     }
 
-    /// Whoever asks for most, kernel threads left out: what they write back is theirs who made it dirty, as far as it is known.
-    ///
-    /// Commit blocks are the journal's, for whoever commits: they are nobody's demand of his own, but who asks for less
-    /// than they do is no more than another who commits.
-    pub fn main_user(&self) -> Option<MainUser<'a>> {
-        let sum = |journal: bool| -> f64 {
-            let of = self.users.iter().filter(|user| user.is_journal == journal);
-            of.map(|user| user.work).sum()
-        };
+    /// What each process asks for, most first, kernel threads left out: what they write back is theirs who made it dirty, as far as it is
+    /// known.
+    pub fn asked(&self) -> Vec<Asked<'a>> {
         let own = self.users.iter().filter(|user| !user.is_kernel);
         let own = own.map(|user| (&user.used.process, user.work, 0.0));
         let back = self.written_back.iter();
         let back = back.map(|it| (it.process, 0.0, work(it.bytes, it.requests)));
-        let mut all: BTreeMap<u32, (&ThreadRef, f64, f64)> = BTreeMap::new();
+        let mut all: BTreeMap<u32, Asked<'a>> = BTreeMap::new();
         for (process, own, back) in own.chain(back) {
-            let sum = all.entry(process.pid).or_insert((process, 0.0, 0.0));
-            (sum.1, sum.2) = (sum.1 + own, sum.2 + back);
+            let nothing = Asked { process, own: 0.0, written_back: 0.0 };
+            let sum = all.entry(process.pid).or_insert(nothing);
+            (sum.own, sum.written_back) = (sum.own + own, sum.written_back + back);
         }
-        let (process, own, back) =
-            all.into_values().max_by(|a, b| (a.1 + a.2).total_cmp(&(b.1 + b.2)))?;
-        Some(MainUser {
-            process,
-            share: (own + back) / sum(false).max(1.0),
-            is_above_journal: own + back >= sum(true),
-            written_back: back / (own + back).max(1.0),
-        })
+        let mut all: Vec<Asked<'a>> = all.into_values().collect();
+        all.sort_by(|a, b| b.work().total_cmp(&a.work()));
+        all
+    }
+
+    /// What so much work is of all, 0 to 1. Commit blocks are the journal's, for whoever commits: they are nobody's demand of his own.
+    pub fn share(&self, work: f64) -> f64 {
+        work / self.work_of(false).max(1.0)
+    }
+
+    /// Whether it is at least as much as the commit blocks: who asks for less is no more than another who commits.
+    pub fn is_above_journal(&self, work: f64) -> bool {
+        work >= self.work_of(true)
+    }
+
+    fn work_of(&self, journal: bool) -> f64 {
+        let of = self.users.iter().filter(|user| user.is_journal == journal);
+        of.map(|user| user.work).sum()
     }
 
     /// Of its work the part that the kernel's workers write for nobody who is known, 0 to 1: it was made dirty before the look, in small

@@ -4,7 +4,7 @@
 //! Each counts an operation when it is done, not when it is asked for, so that a standing queue shows in
 //! the figure at once. Where they write is given by the scenario, never a path of the host.
 
-use crate::load::{Figure, Load, Options};
+use crate::load::{Figure, Load, Options, processes};
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -161,7 +161,7 @@ fn reader(options: &Options) -> Result<()> {
     })
 }
 
-/// `--path FILE|DEVICE --mib M --size B --threads N --write 0|1 --rest-us R --count C`: random
+/// `--path FILE|DEVICE --mib M --size B --threads N --write 0|1 --rest-us R --count C --processes N --life-ms L`: random
 /// requests past the page cache. Requests that fail are not counted.
 fn direct(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
@@ -171,6 +171,7 @@ fn direct(options: &Options) -> Result<()> {
     let (count, write) = (options.whole("count", u64::MAX)?, options.whole("write", 0)? == 1);
     let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     fill_file(path, bytes)?;
+    processes::several(options)?;
     on_threads(options, |thread| {
         let mut rng = fastrand::Rng::with_seed(thread + 1);
         let file =
@@ -238,15 +239,18 @@ fn bulk_writer(options: &Options) -> Result<()> {
     }
 }
 
-/// `--path FILE --mib M --size B --threads N`: writes a file over and over through the page cache
-/// and never asks for it to be on the disk.
+/// `--path FILE --mib M --size B --threads N --processes N --life-ms L`: each writes a file of its own over and over through the page
+/// cache and never asks for it to be on the disk.
 fn buffered_writer(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let (path, size) = (options.text("path")?, options.whole("size", 65536)?);
     let bytes = options.whole("mib", 64)? << 20;
     let rest = Duration::from_micros(options.whole("rest-us", 200)?);
+    processes::several(options)?;
+    // Of those that follow one another few files are left.
+    let own = std::process::id() % 4;
     on_threads(options, |thread| {
-        let file = File::create(format!("{path}.{thread}"))?;
+        let file = File::create(format!("{path}.{own}.{thread}"))?;
         let block = vec![0x77_u8; size as usize];
         let mut at = 0;
         loop {

@@ -4,7 +4,7 @@
 //! Each does honest work; which lock it shares with whom is the scenario's. Must not: hold anything longer than the
 //! system call that it makes.
 
-use crate::load::{Figure, Load, Options};
+use crate::load::{Figure, Load, Options, processes};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -64,18 +64,7 @@ fn file_maker(options: &Options) -> Result<()> {
     let dir = Path::new(options.text("dir")?);
     let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     let count = options.whole("count", u64::MAX)?;
-    for _ in 1..options.whole("processes", 1)? {
-        // SAFETY: one thread so far; the child goes on as its parent does.
-        match unsafe { libc::fork() } {
-            -1 => bail!("fork: {}", std::io::Error::last_os_error()),
-            // SAFETY: asks for a signal when the parent ends; no memory is passed.
-            0 => {
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                break;
-            }
-            _ => {}
-        }
-    }
+    processes::several(options)?;
     let own = std::process::id();
     for at in 0_u64.. {
         if figure.done() >= count {

@@ -64,6 +64,10 @@ pub(crate) static RULE: Rule = Rule {
             "a_client_is_not_held_up_by_its_own_server",
         ),
         Refutation::new(
+            "it is holdup itself, whose cost is said with the answer",
+            "what_the_look_costs_itself_is_nobodys_fault",
+        ),
+        Refutation::new(
             "a few share, and none has most of it",
             "equals_that_share_have_no_culprit",
         ),
@@ -155,7 +159,9 @@ struct Hog<'m> {
 /// Who is held up on these CPUs, and by whom.
 fn matched<'m>(measures: &'m Measures<'m>, ends: &[End], cpus: &'m [u32]) -> Option<Match<'m>> {
     let all = measures.cpu.among(cpus);
-    let greedy = greedy(&all)?;
+    // What the look itself costs is said with the answer, and is gone with it.
+    let own = measures.model.look.host.own_pid;
+    let greedy = greedy(&all).filter(|it| own == 0 || !it.processes.contains_key(&own))?;
     let is_there = |one: &&Competitor| one.cpus == cpus;
     let victims: Vec<&Competitor> =
         all.iter().filter(is_there).filter(|one| is_victim(measures, ends, one, greedy)).collect();
@@ -303,6 +309,14 @@ mod tests {
         assert_eq!(found[0].culprit.pid, Some(20));
         assert_eq!(found[0].victims[0].pid, 10);
         assert!(found[0].severity >= Severity::Warning);
+    }
+
+    #[test]
+    fn what_the_look_costs_itself_is_nobodys_fault() {
+        let own = Host { own_pid: 20, ..Host::default() };
+        let own = Fact { at_ns: 0, body: Body::Host(own) };
+        let beside = vec![time(10, "web", 1.6, 2.0), time(20, "holdup", 8.2, 11.0), own];
+        assert_eq!(with([1.0, 0.99], beside), []);
     }
 
     #[test]

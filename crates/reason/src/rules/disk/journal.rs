@@ -6,9 +6,9 @@
 //! Must not: speak for a disk that is slow even for a small commit; the rules below it in the ladder do. Rejected: the size
 //! of a commit as the journal counts it (/proc/fs/jbd2 knows blocks, not whose data went with them).
 
-use super::neighbour::{self, neighbour, victim_beside};
+use super::neighbour::{self, Neighbour, neighbour, victim_beside};
 use super::{waited, wording};
-use crate::facts::{Ns, ThreadRef};
+use crate::facts::Ns;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
@@ -60,24 +60,24 @@ pub(crate) static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let view = waited::slow_disk(measures, end)?;
-    let who = neighbour(measures, end, view)?.who;
-    let journal = through_journal(measures, end, view, who);
-    let others = end.victims.iter().filter(|(pid, _)| **pid != who.pid);
+    let writer = neighbour(measures, end, view)?;
+    let journal = through_journal(measures, end, view, &writer);
+    let others = end.victims.iter().filter(|(pid, _)| !writer.is_one(**pid));
     let others: f64 = others.map(|(_, (_, seconds))| seconds).sum();
     if journal <= 0.0 || journal < THROUGH_JOURNAL.value * others {
         return None;
     }
-    let by = culprit(measures.model, who);
-    let explain = move |loss: &Loss<'_>| explain(measures, view, who, journal, loss);
+    let by = culprit(measures.model, writer.who);
+    let explain = move |loss: &Loss<'_>| explain(measures, view, &writer, journal, loss);
     Some(Match::new(by, Proof::Inferred, explain).on(Object::Journal(Some(view.disk.dev))))
 }
 
-/// What others than `who` wait for commits that wait for the disk, seconds. Of a command, what its path does.
+/// What others than the writer wait for commits that wait for the disk, seconds. Of a command, what its path does.
 fn through_journal(
     measures: &Measures<'_>,
     end: &End,
     view: &DiskView<'_>,
-    who: &ThreadRef,
+    writer: &Neighbour<'_>,
 ) -> f64 {
     if measures.is_command() {
         return end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
@@ -87,7 +87,7 @@ fn through_journal(
         let pid = wait.thread.pid;
         wait.class == WaitClass::Journal
             && wait.object == journal
-            && pid != who.pid
+            && !writer.is_one(pid)
             && end.victims.contains_key(&pid)
     });
     let ns: Ns = others.map(|wait| wait.within_ns(model.look.begin_ns, model.look.end_ns)).sum();
@@ -98,13 +98,13 @@ fn through_journal(
 fn explain(
     measures: &Measures<'_>,
     view: &DiskView<'_>,
-    who: &ThreadRef,
+    writer: &Neighbour<'_>,
     journal: f64,
     loss: &Loss<'_>,
 ) -> Wording {
     let name = &view.disk.name;
-    let victim = victim_beside(measures, loss, who);
-    let who_writes = measures.model.who(who);
+    let victim = victim_beside(measures, loss, writer);
+    let who_writes = writer.name(measures.model);
     Wording {
         title: format!("{victim} waits for journal commits that carry the data of {who_writes}"),
         text: format!(
@@ -115,12 +115,13 @@ fn explain(
         ),
         evidence: wording::evidence(view),
         // The kernel writes its pages for it, so its own I/O priority counts for nothing.
-        remedy: vec![
-            Remedy::to(
+        remedy: vec![match &writer.acted_on(measures.model)[..] {
+            [] => Remedy::to("give the writer its own file system"),
+            whom => Remedy::to(
                 "pause the writer until the others are done; better, give it its own file system",
             )
-            .pause(who),
-        ],
+            .signal("STOP", Some("CONT"), whom),
+        }],
     }
 }
 

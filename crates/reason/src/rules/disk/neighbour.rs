@@ -1,12 +1,17 @@
 //! Who asks for most of what a disk does while others wait for it: the journal, the weights and plain saturation each have
 //! such a one, and differ in the way in which he is before the others.
 //!
-//! Use is no fault: whoever is mainly held up by himself is no neighbour, nor is who works for the victims.
+//! Use is no fault: whoever is mainly held up by himself is no neighbour, nor is who works for the victims. Where no process alone asks for
+//! most, a job does: the equals of one process group (fio's jobs, a dump's workers), or a shell with what it begins one after the other. What
+//! a job is, measure/cpu_users.rs says. Rejected: the group of processes (a container has victims and neighbours).
 
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_view::DiskView;
+use crate::measure::cpu_users::Competitor;
+use crate::measure::disk_view::{Asked, DiskView};
+use crate::model::Model;
+use crate::model::lifetimes::is_there_at_end;
 use crate::rules::engine::Loss;
 use crate::threshold::Threshold;
 
@@ -33,14 +38,71 @@ pub(super) static WRITTEN_BACK: Threshold = Threshold::new(
     "chosen: most",
 );
 
+/// It begins everybody's services.
+const INIT: u32 = 1;
+/// More are not acted on by one command.
+const ACTED_ON_MAX: usize = 16;
+
 /// Somebody who is not (mainly) a victim and asks for most.
 pub(super) struct Neighbour<'m> {
-    /// Who.
+    /// Who. Of a job the one that asks for most, or, where that one has ended, who begins them.
     pub who: &'m ThreadRef,
     /// His share of the work.
     pub share: f64,
     /// Most of it is what the kernel writes back for him: his own I/O priority counts for nothing then.
     pub is_written_back: bool,
+    /// The job, where no process alone asks for so much.
+    job: Option<Job<'m>>,
+}
+
+/// Processes that together ask for most.
+struct Job<'m> {
+    all: &'m Competitor,
+    /// Those that ask, most first.
+    asks: Vec<Asked<'m>>,
+}
+
+impl Neighbour<'_> {
+    /// Whether a process is part of it.
+    pub(super) fn is_one(&self, pid: u32) -> bool {
+        match &self.job {
+            Some(job) => job.all.processes.contains_key(&pid),
+            None => pid == self.who.pid,
+        }
+    }
+
+    /// Whether it is several processes.
+    pub(super) fn is_several(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self, model: &Model) -> String {
+        let who = model.who(self.who);
+        let Some(job) = &self.job else { return who };
+        let name = |asks: &Asked<'_>| model.threads.process_name(asks.process.pid);
+        let (first, many) = (name(&job.asks[0]), job.asks.len());
+        let begins_them = job.asks.iter().all(|asks| asks.process.pid != self.who.pid);
+        match (job.asks.iter().all(|asks| name(asks) == first), begins_them) {
+            (true, true) => format!("{many} x {first} of {who}"),
+            (true, false) => format!("{many} x {first}"),
+            (false, true) => format!("{many} processes of {who}"),
+            (false, false) => format!("{who} and {} more of its job", many - 1),
+        }
+    }
+
+    /// Whom a way out acts on: those that are there as the look ends, of a job a limited number, and no shell at whose terminal somebody
+    /// types.
+    pub(super) fn acted_on(&self, model: &Model) -> Vec<ThreadRef> {
+        let others = self.job.iter().flat_map(|job| &job.asks).map(|asks| asks.process);
+        let others = others.filter(|it| it.pid != self.who.pid && is_there_at_end(model, it));
+        let leads_terminal = self.is_several()
+            && model.threads.identity(self.who).is_some_and(|known| {
+                known.session == self.who.pid && known.foreground_group.is_some()
+            });
+        let who = (!leads_terminal).then_some(self.who);
+        who.into_iter().chain(others).take(ACTED_ON_MAX).cloned().collect()
+    }
 }
 
 /// The neighbour of those who wait for a disk.
@@ -49,24 +111,80 @@ pub(super) fn neighbour<'m>(
     end: &End,
     view: &'m DiskView<'m>,
 ) -> Option<Neighbour<'m>> {
-    let most = view.main_user()?;
-    let pid = most.process.pid;
+    let asked = view.asked();
+    let most = asked.first()?;
+    let is_most = |asked: f64| view.share(asked) >= SHARE.value && view.is_above_journal(asked);
+    let is_written_back = |back: f64, all: f64| back / all.max(1.0) > WRITTEN_BACK.value;
+    let by = if is_most(most.work()) {
+        Neighbour {
+            who: most.process,
+            share: view.share(most.work()),
+            is_written_back: is_written_back(most.written_back, most.work()),
+            job: None,
+        }
+    } else {
+        let job = greatest_job(measures, &asked)?;
+        let (work, back) = job.sums();
+        if !is_most(work) {
+            return None;
+        }
+        Neighbour {
+            who: job.who(measures)?,
+            share: view.share(work),
+            is_written_back: is_written_back(back, work),
+            job: Some(job),
+        }
+    };
     let suffers = SUFFERS.value * measures.wall_seconds();
     let others_suffer =
-        end.victims.iter().any(|(other, (_, seconds))| *other != pid && *seconds >= suffers);
-    let serves =
-        end.links[0].who.pid != pid && end.links[1..].iter().any(|link| link.who.pid == pid);
-    let is_most = most.share >= SHARE.value && most.is_above_journal;
-    let is_written_back = most.written_back > WRITTEN_BACK.value;
-    (is_most && others_suffer && !serves).then_some(Neighbour {
-        who: most.process,
-        share: most.share,
-        is_written_back,
-    })
+        end.victims.iter().any(|(other, (_, seconds))| !by.is_one(*other) && *seconds >= suffers);
+    let serves = !by.is_one(end.links[0].who.pid)
+        && end.links[1..].iter().any(|link| by.is_one(link.who.pid));
+    (others_suffer && !serves).then_some(by)
+}
+
+/// The job of several processes that together ask for most.
+fn greatest_job<'m>(measures: &'m Measures<'m>, asked: &[Asked<'m>]) -> Option<Job<'m>> {
+    let mut jobs: Vec<Job<'m>> = Vec::new();
+    for asks in asked {
+        let pid = asks.process.pid;
+        match jobs.iter_mut().find(|job| job.all.processes.contains_key(&pid)) {
+            Some(job) => job.asks.push(*asks),
+            None => {
+                let all = measures.cpu.job(pid).filter(|all| all.processes.len() > 1);
+                jobs.extend(all.map(|all| Job { all, asks: vec![*asks] }));
+            }
+        }
+    }
+    jobs.into_iter().max_by(|a, b| a.sums().0.total_cmp(&b.sums().0))
+}
+
+impl<'m> Job<'m> {
+    /// What they ask for, and what of it is written back for them.
+    fn sums(&self) -> (f64, f64) {
+        let work = self.asks.iter().map(Asked::work).sum();
+        (work, self.asks.iter().map(|asks| asks.written_back).sum())
+    }
+
+    /// Whoever stands for them, and is there as the look ends.
+    fn who(&self, measures: &'m Measures<'m>) -> Option<&'m ThreadRef> {
+        let is_there = |it: &ThreadRef| is_there_at_end(measures.model, it);
+        let first = self.asks[0].process;
+        if is_there(first) {
+            return Some(first);
+        }
+        let eldest = measures.ancestry.eldest(first.pid);
+        let begins = self.all.processes.get(&eldest).map(|used| &used.process);
+        begins.filter(|it| it.pid != INIT && is_there(it))
+    }
 }
 
 /// The name of whoever else loses most.
-pub(super) fn victim_beside(measures: &Measures<'_>, loss: &Loss<'_>, who: &ThreadRef) -> String {
-    let other = loss.victims.iter().find(|(victim, _)| victim.pid != who.pid);
+pub(super) fn victim_beside(
+    measures: &Measures<'_>,
+    loss: &Loss<'_>,
+    by: &Neighbour<'_>,
+) -> String {
+    let other = loss.victims.iter().find(|(victim, _)| !by.is_one(victim.pid));
     other.map_or_else(|| loss.victim.clone(), |(victim, _)| measures.subject(victim))
 }

@@ -32,7 +32,8 @@ pub(crate) static RULE: Rule = Rule {
              of the others stand behind its own, in the scheduler or inside the device, although they ask for little.",
     needs: &[
         "threads wait for the disk that do not use it most",
-        "one other process asks for at least 60 % of the work (bytes, and requests as 64 KiB each), itself or by what the kernel writes back for it",
+        "one other process, or the processes of one job, ask for at least 60 % of the work (bytes, and requests as 64 KiB each), themselves or \
+         by what the kernel writes back for them",
         "the disk has work in flight at least half of the time",
     ],
     refuted_by: &[
@@ -68,11 +69,11 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if view.queue.busy < BUSY.value {
         return None;
     }
-    let (who, culprit) = (by.who, culprit(measures.model, by.who));
+    let culprit = culprit(measures.model, by.who);
+    let others = waited::part_of(measures, end, |pid| !by.is_one(pid));
     let explain = move |loss: &Loss<'_>| explain(measures, view, &by, loss);
     let matched = Match::new(culprit, Proof::Inferred, explain);
     let matched = waited::of_layer(measures, end, view, matched);
-    let others = waited::part_of(measures, end, |pid| pid != who.pid);
     Some(match others {
         Some(others) => waited::of_part(matched, others),
         None => matched,
@@ -86,29 +87,30 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let Neighbour { who, share, is_written_back } = *by;
-    let asks = measures.model.who(who);
-    let (by_cache, source) = if is_written_back {
-        let text =
-            " It writes to the page cache, and the kernel's workers write that to the disk for it.";
-        (text, "block_bio_queue, writeback_dirty_folio")
-    } else {
-        ("", "block_bio_queue")
+    let (who, share) = (by.name(measures.model), by.share);
+    let asks = if by.is_several() { "ask" } else { "asks" };
+    let (by_cache, source) = match (by.is_written_back, by.is_several()) {
+        (true, false) => (
+            " It writes to the page cache, and the kernel's workers write that to the disk for it.",
+            "block_bio_queue, writeback_dirty_folio",
+        ),
+        (true, true) => (
+            " They write to the page cache, and the kernel's workers write that to the disk for them.",
+            "block_bio_queue, writeback_dirty_folio",
+        ),
+        (false, _) => ("", "block_bio_queue"),
     };
     let mut evidence = wording::evidence(view);
     evidence.push(Evidence::new(
-        format!("share of the work asked for by {asks}"),
+        format!("share of the work asked for by {who}"),
         share * 100.0,
         "%",
         source,
     ));
     Wording {
-        title: format!(
-            "{} queues behind {asks} on disk {name}",
-            victim_beside(measures, loss, who)
-        ),
+        title: format!("{} queues behind {who} on disk {name}", victim_beside(measures, loss, by)),
         text: format!(
-            "{asks} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others \
+            "{who} {asks} for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others \
              wait {} for it, {} a request.{by_cache}",
             words::percent(share),
             words::rate(queue.per_second),
@@ -123,7 +125,10 @@ fn explain(
             measures.model,
             view.disk,
             by,
-            "let it use the disk only when nobody else does",
+            match by.is_several() {
+                true => "let them use the disk only when nobody else does",
+                false => "let it use the disk only when nobody else does",
+            },
         )],
     }
 }
@@ -237,6 +242,51 @@ mod tests {
         assert!(finding.remedy[0].text.contains("counts for nothing"));
         let little = codes(written_back(100));
         assert!(!little.contains(&"disk.saturated".to_string()), "most is from before: {little:?}");
+    }
+
+    /// Three that ask for a third each while somebody else reads a little, in these process groups.
+    fn three(groups: [u32; 3]) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), FULL);
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts.push(used(10, "app", 10, 1));
+        for (pid, process_group) in (20..).zip(groups) {
+            facts.extend(waiter(pid, "fio", &[(0, 5_000)]));
+            facts.push(used(pid, "fio", 80 - u64::from(pid), 1));
+            let thread = thread(pid, "fio");
+            facts.push(identity(Thread { thread, process_group, ..Thread::default() }));
+        }
+        facts
+    }
+
+    #[test]
+    fn the_processes_of_one_job_are_one_neighbour() {
+        let report = explain(three([20; 3]));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(20)));
+        assert_eq!(finding.title, "app queues behind 3 x fio on disk sda");
+        assert!(finding.text.starts_with("3 x fio ask for "), "{}", finding.text);
+        let victims: Vec<u32> = finding.victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [10], "what the three wait for is the price of what they ask");
+        assert_eq!(finding.remedy[0].command, "kill -STOP 20 21 22");
+        let apart = codes(three([20, 21, 22]));
+        assert!(!apart.contains(&"disk.saturated".to_string()), "no job: {apart:?}");
+    }
+
+    #[test]
+    fn who_begins_one_after_the_other_is_the_neighbour_and_not_one_that_is_gone() {
+        let mut facts = three([20, 21, 22]);
+        facts.extend(waiter(30, "sh", &[]));
+        for (at_ns, pid) in [(1, 20), (2, 21), (3, 22)] {
+            let (parent, child) = (thread(30, "sh"), thread(pid, "fio"));
+            let fork = Body::Fork(Fork { parent, child: child.clone(), flags: 0 });
+            facts.push(Fact { at_ns: at_ns * MS, body: fork });
+            let exit = Exit { thread: child, last: true, code: Some(0) };
+            facts.push(Fact { at_ns: at_ns * 1_000 * MS, body: Body::Exit(exit) });
+        }
+        let finding = explain(facts).findings.remove(0);
+        assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(30)));
+        assert_eq!(finding.title, "app queues behind 3 x fio of sh 30 on disk sda");
+        assert_eq!(finding.remedy[0].command, "kill -STOP 30");
     }
 
     #[test]

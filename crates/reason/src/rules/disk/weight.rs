@@ -4,7 +4,7 @@
 //! users see a slow disk, and because the weights are the way out. Of groups within groups the two count in which the ways to them part: a weight
 //! divides among siblings alone. Must not: speak where the scheduler honours no weights, whatever they are set to.
 
-use super::neighbour::{self, neighbour, victim_beside};
+use super::neighbour::{self, Neighbour, neighbour, victim_beside};
 use super::{waited, wording};
 use crate::facts::{Cgroup, ThreadRef};
 use crate::graph::end::End;
@@ -54,13 +54,14 @@ struct Weights<'m> {
     light: &'m Cgroup,
     more: u64,
     less: u64,
-    who: &'m ThreadRef,
+    by: Neighbour<'m>,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let view = waited::slow_disk(measures, end)?;
-    let who = neighbour(measures, end, view)?.who;
-    let weights = weights(measures, end, view, who)?;
+    let by = neighbour(measures, end, view)?;
+    let who = by.who;
+    let weights = weights(measures, end, view, by)?;
     let (heavy, file) = (&weights.heavy.path, file(weights.light, &view.disk.scheduler));
     let by = Culprit {
         container: Some(heavy.clone()),
@@ -76,7 +77,7 @@ fn weights<'m>(
     measures: &'m Measures<'m>,
     end: &End,
     view: &DiskView<'_>,
-    who: &'m ThreadRef,
+    by: Neighbour<'m>,
 ) -> Option<Weights<'m>> {
     let model = measures.model;
     let has_cost =
@@ -87,14 +88,14 @@ fn weights<'m>(
     let group = |thread: &ThreadRef| {
         model.cgroup_of(thread, "blkio").or_else(|| model.cgroup_of(thread, "io"))
     };
-    let others = end.victims.values().filter(|(thread, _)| thread.pid != who.pid);
+    let others = end.victims.values().filter(|(thread, _)| !by.is_one(thread.pid));
     let (most, _) = others.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.pid.cmp(&a.0.pid)))?;
-    let (of_neighbour, of_victim) = (group(who)?, group(most)?);
+    let (of_neighbour, of_victim) = (group(by.who)?, group(most)?);
     let heavy = outermost_apart(model, of_neighbour, of_victim)?;
     let light = outermost_apart(model, of_victim, of_neighbour)?;
     let (more, less) = (heavy.io_weight?, light.io_weight?);
     let is_heavier = heavy.path != light.path && more as f64 >= HEAVIER.value * less.max(1) as f64;
-    is_heavier.then_some(Weights { heavy, light, more, less, who })
+    is_heavier.then_some(Weights { heavy, light, more, less, by })
 }
 
 /// The outermost group around one of two that is not around the other.
@@ -125,7 +126,7 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let name = &view.disk.name;
-    let Weights { heavy, light, more, less, who } = weights;
+    let Weights { heavy, light, more, less, by } = weights;
     let of = |group: &Cgroup, weight: u64| {
         let what = format!("weight of {}", measures.model.containers.group_in_words(&group.path));
         Evidence::new(what, weight as f64, "1", "cgroup I/O weight")
@@ -135,7 +136,7 @@ fn explain(
     Wording {
         title: format!(
             "{} waits for disk {name}, which serves the heavier {} first",
-            victim_beside(measures, loss, who),
+            victim_beside(measures, loss, by),
             measures.model.containers.group_in_words(&heavy.path)
         ),
         text: format!(
@@ -143,7 +144,7 @@ fn explain(
              pass in waits for it.",
             measures.model.containers.group_in_words(&light.path),
             measures.model.containers.group_in_words(&heavy.path),
-            measures.model.who(who),
+            by.name(measures.model),
             words::percent(view.queue.busy),
             words::of_window(loss.seconds, loss.wall_seconds),
         ),

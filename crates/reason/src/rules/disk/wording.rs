@@ -3,7 +3,7 @@
 //! Must not: decide anything, or say what only one rule says. Figures come from the measure as they are.
 
 use super::neighbour::Neighbour;
-use crate::facts::Disk;
+use crate::facts::{Disk, ThreadRef};
 use crate::measure::disk_view::DiskView;
 use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
@@ -77,18 +77,27 @@ pub(super) fn come_last(model: &Model, disk: &Disk, by: &Neighbour<'_>, text: &s
         "mq-deadline" => disk.has_deadline_priorities,
         _ => Some(false),
     };
-    let who = by.who;
-    let was = model.threads.by_id.get(&who.pid).and_then(|known| known.io_priority);
-    let is_idle = was.is_some_and(|was| was >> CLASS_SHIFT == IDLE);
+    let whom = by.acted_on(model);
+    if whom.is_empty() {
+        return Remedy::to(
+            "at the terminal where they are begun, wait with them until the others are done",
+        );
+    }
+    let class = |of: &ThreadRef| model.threads.by_id.get(&of.pid).and_then(|it| it.io_priority);
+    let is_idle = whom.iter().all(|of| class(of).is_some_and(|was| was >> CLASS_SHIFT == IDLE));
+    let (them, their) = if by.is_several() { ("them", "their") } else { ("it", "its") };
+    let pause = |text: String| Remedy::to(text).signal("STOP", Some("CONT"), &whom);
     if by.is_written_back {
-        let text = "pause it until the others are done (the kernel writes its pages for it, so its own I/O class counts for nothing, and what it \
-                    has written so far still goes to the disk)";
-        return Remedy::to(text).pause(who);
+        let have = if by.is_several() { "they have" } else { "it has" };
+        return pause(format!(
+            "pause {them} until the others are done (the kernel writes {their} pages for {them}, so {their} own I/O class counts for nothing, and \
+             what {have} written so far still goes to the disk)"
+        ));
     }
     if has_priorities != Some(true) || is_idle {
         let (name, scheduler) = (&disk.name, disk.scheduler.as_str());
         let why = match scheduler {
-            _ if is_idle => "its I/O class is idle already".to_string(),
+            _ if is_idle => format!("{their} I/O class is idle already"),
             "" => format!("{name} has no scheduler, and so no priorities"),
             // An older recording does not say it, nor does a kernel that shows nothing of it.
             _ if has_priorities.is_none() => {
@@ -98,18 +107,26 @@ pub(super) fn come_last(model: &Model, disk: &Disk, by: &Neighbour<'_>, text: &s
             }
             _ => format!("the scheduler of {name}, {scheduler}, has no priorities"),
         };
-        return Remedy::to(format!("pause it until the others are done ({why})")).pause(who);
+        return pause(format!("pause {them} until the others are done ({why})"));
     }
-    let threads = format!("$(ls /proc/{}/task)", who.pid);
-    let by = |class: &str| format!("ionice -c {class} -p {threads}");
-    let back = was.map(|was| match (was >> CLASS_SHIFT, was & ((1 << CLASS_SHIFT) - 1)) {
-        (0, _) => ("none".to_string(), by("0")),
-        (class, level) => {
-            let name = if class == 1 { "realtime" } else { "best-effort" };
-            (format!("{name} {level}"), by(&format!("{class} -n {}", level & 7)))
-        }
-    });
-    let mut action = Action::set(ActionKind::IoClass, who, "idle", "");
-    action.undo = back.as_ref().map(|(class, _)| class.clone());
-    Remedy::to(text).set(action, by("3"), back.map_or_else(String::new, |(_, back)| back))
+    let set = |to: &str| {
+        let threads = whom.iter().map(|of| format!("$(ls /proc/{}/task)", of.pid));
+        format!("ionice -c {to} -p {}", threads.collect::<Vec<_>>().join(" "))
+    };
+    // What was read of the first: who is begun by another has its class, and equals of a job are alike.
+    let back =
+        class(by.who).map(|was| match (was >> CLASS_SHIFT, was & ((1 << CLASS_SHIFT) - 1)) {
+            (0, _) => ("none".to_string(), set("0")),
+            (class, level) => {
+                let name = if class == 1 { "realtime" } else { "best-effort" };
+                (format!("{name} {level}"), set(&format!("{class} -n {}", level & 7)))
+            }
+        });
+    let action = Action {
+        value: Some("idle".into()),
+        undo: back.as_ref().map(|(class, _)| class.clone()),
+        ..Action::on(ActionKind::IoClass, &whom)
+    };
+    let undo = back.map_or_else(String::new, |(_, back)| back);
+    Remedy::to(text).set(action, set("3"), undo)
 }
