@@ -92,10 +92,11 @@ impl Neighbour<'_> {
     }
 
     /// Whom a way out acts on: those that are there as the look ends, of a job a limited number, and no shell at whose terminal somebody
-    /// types.
+    /// types. Of those that come and go whoever begins them: each is gone before a person has typed its number.
     pub(super) fn acted_on(&self, model: &Model) -> Vec<ThreadRef> {
-        let others = self.job.iter().flat_map(|job| &job.asks).map(|asks| asks.process);
-        let others = others.filter(|it| it.pid != self.who.pid && is_there_at_end(model, it));
+        let all = || self.job.iter().flat_map(|job| &job.asks).map(|asks| asks.process);
+        let stay = all().all(|it| is_there_at_end(model, it));
+        let others = all().filter(|it| stay && it.pid != self.who.pid);
         let leads_terminal = self.is_several()
             && model.threads.identity(self.who).is_some_and(|known| {
                 known.session == self.who.pid && known.foreground_group.is_some()
@@ -166,16 +167,26 @@ impl<'m> Job<'m> {
         (work, self.asks.iter().map(|asks| asks.written_back).sum())
     }
 
-    /// Whoever stands for them, and is there as the look ends.
+    /// Whoever stands for them, and is there as the look ends: of those that come and go who begins them, in his own session (who begins
+    /// services and sessions is no part of what they do).
     fn who(&self, measures: &'m Measures<'m>) -> Option<&'m ThreadRef> {
-        let is_there = |it: &ThreadRef| is_there_at_end(measures.model, it);
+        let model = measures.model;
+        let is_there = |it: &ThreadRef| is_there_at_end(model, it);
         let first = self.asks[0].process;
-        if is_there(first) {
-            return Some(first);
-        }
         let eldest = measures.ancestry.eldest(first.pid);
+        let session = |of: &ThreadRef| {
+            model.threads.identity(of).map(|known| known.session).filter(|session| *session != 0)
+        };
+        let is_elsewhere = |begins: &ThreadRef| {
+            let own = session(begins);
+            let mut others = self.asks.iter().filter_map(|asks| session(asks.process));
+            others.any(|other| own.is_some_and(|own| own != other))
+        };
         let begins = self.all.processes.get(&eldest).map(|used| &used.process);
-        begins.filter(|it| it.pid != INIT && is_there(it))
+        let begins = begins.filter(|it| {
+            it.pid != first.pid && it.pid != INIT && is_there(it) && !is_elsewhere(it)
+        });
+        begins.or_else(|| is_there(first).then_some(first))
     }
 }
 

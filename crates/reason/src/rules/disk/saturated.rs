@@ -283,6 +283,12 @@ mod tests {
             let exit = Exit { thread: child, last: true, code: Some(0) };
             facts.push(Fact { at_ns: at_ns * 1_000 * MS, body: Body::Exit(exit) });
         }
+        let in_session = |pid, comm: &str, session| {
+            identity(Thread { thread: thread(pid, comm), session, ..Thread::default() })
+        };
+        let elsewhere = [in_session(30, "sh", 30), in_session(20, "fio", 20)];
+        let apart = codes([facts.clone(), elsewhere.to_vec()].concat());
+        assert!(!apart.contains(&"disk.saturated".to_string()), "it begins sessions: {apart:?}");
         let finding = explain(facts).findings.remove(0);
         assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(30)));
         assert_eq!(finding.title, "app queues behind 3 x fio of sh 30 on disk sda");
