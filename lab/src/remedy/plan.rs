@@ -166,7 +166,8 @@ fn looks_only(part: &[String]) -> bool {
         "ip" | "bridge" | "tc" => {
             rest.iter().any(|word| matches!(word.as_str(), "show" | "list" | "get"))
         }
-        "sysctl" => !rest.iter().any(|word| word.contains('=') || word == "-w"),
+        // An option may write (-w), or load a file (-p).
+        "sysctl" => !rest.iter().any(|word| word.contains('=') || word.starts_with('-')),
         "openssl" => rest.first().is_some_and(|word| word == "speed"),
         other => LOOKERS.contains(&other),
     };

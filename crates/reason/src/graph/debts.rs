@@ -311,7 +311,12 @@ impl Debts {
 
     /// When such a last word came.
     pub fn last_word_of_peer_ns(&self, pid: u32, ino: u64) -> Option<Ns> {
-        self.answered.get(&(pid, ino))?.answered_ns
+        self.last_answered(pid, ino)?.answered_ns
+    }
+
+    /// The question of a process on a connection that was answered, and that it has asked nothing after.
+    pub fn last_answered(&self, pid: u32, ino: u64) -> Option<&Debt> {
+        self.answered.get(&(pid, ino))
     }
 
     /// The questions of a process that were answered since a time, and that nothing was asked after on their connections.

@@ -239,18 +239,15 @@ fn bulk_writer(options: &Options) -> Result<()> {
     }
 }
 
-/// `--path FILE --mib M --size B --threads N --processes N --life-ms L`: each writes a file of its own over and over through the page
-/// cache and never asks for it to be on the disk.
+/// `--path FILE --mib M --size B --threads N`: writes a file over and over through the page cache
+/// and never asks for it to be on the disk.
 fn buffered_writer(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let (path, size) = (options.text("path")?, options.whole("size", 65536)?);
     let bytes = options.whole("mib", 64)? << 20;
     let rest = Duration::from_micros(options.whole("rest-us", 200)?);
-    processes::several(options)?;
-    // Of those that follow one another few files are left.
-    let own = std::process::id() % 4;
     on_threads(options, |thread| {
-        let file = File::create(format!("{path}.{own}.{thread}"))?;
+        let file = File::create(format!("{path}.{thread}"))?;
         let block = vec![0x77_u8; size as usize];
         let mut at = 0;
         loop {

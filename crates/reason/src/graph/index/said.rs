@@ -6,8 +6,7 @@
 use super::connections::Connections;
 use crate::facts::{Endpoint, InetRef, Ns, ObjectRef};
 use crate::graph::debts::{APART_MIN, spoke, talked};
-use crate::graph::last_word::Spoke;
-use crate::graph::last_word::ago;
+use crate::graph::last_word::{Spoke, ago};
 use crate::model::Model;
 use std::collections::BTreeMap;
 

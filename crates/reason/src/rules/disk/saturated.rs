@@ -273,6 +273,31 @@ mod tests {
     }
 
     #[test]
+    fn the_children_of_one_process_that_have_one_name_are_one_neighbour() {
+        let with_parents = |parents: [u32; 3]| {
+            let mut facts = three([20, 21, 22]);
+            for (pid, parent_pid) in (20..).zip(parents) {
+                for fact in &mut facts {
+                    if let Body::Thread(known) = &mut fact.body
+                        && known.thread.pid == pid
+                    {
+                        known.parent_pid = parent_pid;
+                    }
+                }
+            }
+            // Whoever began them waits for them, and is no victim.
+            let place =
+                Place { args: [20, 0, 0, 0, 0, 0], syscall: "wait4".into(), ..Place::default() };
+            facts.push(at_place(15, "fio", Place { state: WaitState::Sleep, ..place }));
+            let findings = explain(facts).findings;
+            findings.iter().any(|it| it.title == "app queues behind 3 x fio on disk sda")
+        };
+        assert!(with_parents([15; 3]), "each leads a session of its own");
+        assert!(!with_parents([15, 16, 17]));
+        assert!(!with_parents([1; 3]), "services");
+    }
+
+    #[test]
     fn who_begins_one_after_the_other_is_the_neighbour_and_not_one_that_is_gone() {
         let mut facts = three([20, 21, 22]);
         facts.extend(waiter(30, "sh", &[]));

@@ -212,10 +212,11 @@ fn asks_again(measures: &Measures<'_>, (pid, ino): (u32, u64), answers: &Receive
     let follows = |debt: &Debt, answer_ns: Ns| debt.since_ns + APART_MIN.ns() >= answer_ns;
     let is_its = |debt: &&Debt| debt.ino == ino && debt.since_known;
     let stands = debts.awaits.get(&pid).into_iter().flatten().find(is_its);
-    let answered = || debts.answered_since(pid, 0).find(is_its);
     match (stands, answers.before_ns) {
         (Some(debt), _) => follows(debt, answers.last_ns),
-        (None, Some(before_ns)) => answered().is_some_and(|debt| follows(debt, before_ns)),
+        (None, Some(before_ns)) => {
+            debts.last_answered(pid, ino).is_some_and(|debt| follows(debt, before_ns))
+        }
         (None, None) => false,
     }
 }
