@@ -11,6 +11,12 @@ from pathlib import Path
 from harness.stage import tool
 
 
+def runtime():
+    """crun refuses a host that has controllers in both of its hierarchies of cgroups; runc takes them as they are."""
+    both = Path("/sys/fs/cgroup/unified/cgroup.controllers")
+    return ["--runtime", tool("runc")] if both.exists() and both.read_text().strip() else []
+
+
 class Podman:
     """Podman, and one network of its own: a bridge in a namespace."""
 
@@ -23,7 +29,7 @@ class Podman:
         # Podman takes 50 characters of a folder for what runs, at most: beside the case's own, which is the run's.
         self.words = ["nsenter", f"--net=/run/netns/{self.inside}", tool("podman"), "--root", str(s.dir / "storage"), "--runroot",
                       str(s.dir.parent / f"r{s.random.randrange(10 ** 6)}"), "--network-config-dir", str(s.dir / "networks"),
-                      "--cgroup-manager", "cgroupfs"]
+                      "--cgroup-manager", "cgroupfs", *runtime()]
         self.group = f"{s.run.name}-{s.word()}-{s.random.randrange(1000)}"
         # Podman leaves the groups of a container that is dead already, in every hierarchy.
         for hierarchy in [*Path("/sys/fs/cgroup").glob("*/cgroup.procs"), Path("/sys/fs/cgroup/cgroup.procs")]:

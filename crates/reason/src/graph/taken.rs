@@ -82,11 +82,14 @@ pub(super) fn may_have_it(
     }
 }
 
-/// Whether a thread is one of a pool of several that all have a task in hand: what comes next has to wait for one of them.
+/// Whether a thread is one of a pool of several, or of a server's own, that all have a task in hand: what comes next has to wait for one of them.
 fn has_a_place(index: &Index<'_>, thread: &ThreadRef, within: (Ns, Ns)) -> bool {
-    let full = pools::full(index.model, thread.pid, within);
+    let full = pools::full(index.model, thread.pid, |of| index.waits.stood(of, within));
     // One that is alone may be the first that was begun of many.
-    full.iter().any(|it| it.threads.len() > 1 && it.threads.iter().any(|of| of.tid == thread.tid))
+    full.iter().any(|it| {
+        let counts = it.threads.len() > 1 || it.kind.serves;
+        counts && it.threads.iter().any(|of| of.tid == thread.tid)
+    })
 }
 
 /// Of the threads of a process those that may have in hand what somebody asked it on a connection, while one of its loops waits for events.

@@ -42,6 +42,13 @@ static SHARE_MIN: Threshold = Threshold::new(
     "part of the wall time of a command that an end has: of less nobody asks what would be saved",
     "chosen",
 );
+/// Threads of a process that ends as a whole end so near to each other, in any order.
+static ENDED_TOGETHER: Threshold = Threshold::new(
+    5.0,
+    "ms",
+    "between the ends of two threads of a process that ends as a whole: each ends when it gets its turn on a CPU",
+    "chosen: microseconds where a CPU is free, and a turn or two where none is",
+);
 /// A command of more pieces is not asked about: the answer would take longer than it is worth.
 const PIECES_MAX: usize = 300_000;
 /// More than so many times the path's seconds of an end are spent by several threads at once.
@@ -305,9 +312,9 @@ fn family(model: &Model, root: &ThreadRef) -> (Vec<Line>, HashMap<ThreadKey, usi
         let by_signal = exit.code.is_some_and(|code| code & 0x7f != 0);
         // A runtime's own threads go on until their process ends, and end with it.
         let ends_with_it = exit.thread.tid != exit.thread.pid
-            && ended
-                .get(&exit.thread.pid)
-                .is_some_and(|(ended_ns, by)| at_ns >= ended_ns && *by != exit.thread.tid);
+            && ended.get(&exit.thread.pid).is_some_and(|(ended_ns, by)| {
+                at_ns.saturating_add(ENDED_TOGETHER.ns()) >= *ended_ns && *by != exit.thread.tid
+            });
         all[at].end_ns = (*at_ns).max(all[at].begin_ns);
         all[at].needed = !by_signal && !ends_with_it && parent_end_ns >= *at_ns;
     }

@@ -89,7 +89,7 @@ fn of_busy(busy: &BusyWorkers, asked: &str) -> String {
 /// The threads of a pool inside a program, all of which have a task in hand. One of a single thread says nothing: whatever polls for good runs so.
 fn of_threads(model: &Model, pid: u32) -> Option<String> {
     let within = (model.look.begin_ns, model.look.end_ns);
-    let all = pools::full(model, pid, within);
+    let all = pools::full(model, pid, |_| within);
     let pool = all.into_iter().max_by_key(|pool| pool.threads.len())?;
     let all = pool.threads.len();
     if all < THREADS_MIN {
@@ -103,7 +103,7 @@ fn of_threads(model: &Model, pid: u32) -> Option<String> {
     };
     let places = places(model, pool.threads.iter().copied(), within);
     let who = model.threads.who(&process);
-    let setting = match pool.setting {
+    let setting = match pool.kind.setting {
         "" => String::new(),
         setting => format!("; {setting} says how many there are"),
     };

@@ -64,6 +64,14 @@ pub(super) static CPYTHON: Program = Program {
                 runs: "ThreadedTaskDispatcher.handler_thread",
                 file: "task.py",
                 rests: &["Condition.wait"],
+                serves: true,
+                ..PoolWorker::UNKNOWN
+            },
+            PoolWorker {
+                runs: "WorkerThread.run",
+                file: "workers/threadpool.py",
+                rests: &["Queue.get"],
+                serves: true,
                 ..PoolWorker::UNKNOWN
             },
         ],

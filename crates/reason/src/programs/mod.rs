@@ -60,7 +60,9 @@ pub use function_names::{NamedFrames, is_known};
 pub use lock_methods::takes_lock_by_trying;
 pub use php::workers_setting;
 pub use pools::{InPool, awaited_task, does_task, ends_unseen, in_pool, takes_next_task};
-pub use program::{AwaitedTask, Collector, Program, ReplicaSetting, stacks, stacks_with_warning};
+pub use program::{
+    AwaitedTask, Collector, PoolWorker, Program, ReplicaSetting, stacks, stacks_with_warning,
+};
 pub use questions::{is_of_local_state, says_no};
 pub use runtimes::freezer;
 pub use session::Session;

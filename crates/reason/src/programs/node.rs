@@ -35,6 +35,7 @@ pub(super) static NODE: Program = Program {
             rests: &["uv_cond_wait", "uv_mutex_lock", "pthread_cond_wait"],
             is_native: true,
             setting: "UV_THREADPOOL_SIZE",
+            ..PoolWorker::UNKNOWN
         }],
         ..Functions::NONE
     },

@@ -18,12 +18,11 @@ pub enum InPool {
     Rest,
 }
 
-/// What a thread with this stack, the innermost frame first, does in the pool of which it is, and the setting that says how large that is; none
-/// if it is of none.
-pub fn in_pool(frames: &[UserFrame]) -> Option<(InPool, &'static str)> {
+/// What a thread with this stack, the innermost frame first, does in the pool of which it is, and what is known of that; none if it is of none.
+pub fn in_pool(frames: &[UserFrame]) -> Option<(InPool, &'static PoolWorker)> {
     let (called, row) = worker(frames)?;
     let rests = called.is_none_or(|it| is_one_of(name(it), row.rests));
-    Some((if rests { InPool::Rest } else { InPool::Task }, row.setting))
+    Some((if rests { InPool::Rest } else { InPool::Task }, row))
 }
 
 /// Whether a thread with this stack stands in the function in which one of a pool takes its next task: not one of which no such function was read, as a

@@ -90,12 +90,14 @@ pub struct PoolWorker {
     pub is_native: bool,
     /// What says how many threads there are; empty: whoever makes the pool.
     pub setting: &'static str,
+    /// Of a server: each task is a client's question, and each question waits for a thread of it.
+    pub serves: bool,
 }
 
 impl PoolWorker {
     /// Of which nothing is known: what a row leaves out.
     pub const UNKNOWN: Self =
-        Self { runs: "", file: "", rests: &[], is_native: false, setting: "" };
+        Self { runs: "", file: "", rests: &[], is_native: false, setting: "", serves: false };
 }
 
 /// Where a thread waits for a task that it gave away; functions with what the paths of their files end in.

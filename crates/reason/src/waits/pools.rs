@@ -8,22 +8,25 @@
 
 use crate::facts::{Ns, ThreadRef};
 use crate::model::Model;
-use crate::programs::{InPool, in_pool};
+use crate::programs::{InPool, PoolWorker, in_pool};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A pool all of whose threads have a task in hand.
-#[derive(Debug)]
 pub struct FullPool<'m> {
     /// What the names of its threads begin with.
     pub name: String,
     /// Its threads, by number.
     pub threads: Vec<&'m ThreadRef>,
-    /// What says how many there are; empty: whoever made it.
-    pub setting: &'static str,
+    /// What is known of such pools.
+    pub kind: &'static PoolWorker,
 }
 
-/// The pools of a process that are full within a time.
-pub fn full<'m>(model: &'m Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<FullPool<'m>> {
+/// The pools of a process that are full. `within`: the time in which each thread's stack counts.
+pub fn full<'m>(
+    model: &'m Model,
+    pid: u32,
+    within: impl Fn(&ThreadRef) -> (Ns, Ns),
+) -> Vec<FullPool<'m>> {
     let gone: BTreeSet<u32> = model.threads.exits.iter().map(|(_, it)| it.thread.tid).collect();
     let own = model.threads.every_thread();
     let mut own: Vec<&ThreadRef> =
@@ -31,25 +34,29 @@ pub fn full<'m>(model: &'m Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<FullPoo
     own.sort_by_key(|thread| thread.tid);
     own.dedup_by_key(|thread| thread.tid);
     // None: one was not read, or rests.
-    let mut pools: BTreeMap<&str, (Option<Vec<&ThreadRef>>, &'static str)> = BTreeMap::new();
+    let mut pools: BTreeMap<&str, (Option<Vec<&ThreadRef>>, &'static PoolWorker)> = BTreeMap::new();
     for thread in own {
+        let (from, to) = within(thread);
         let stack = model.user_stack(thread, from, to);
         let seat = stack.map(|stack| in_pool(&stack.frames));
         if matches!(seat, Some(None)) {
             continue;
         }
-        let pool = pools.entry(stem(&thread.comm)).or_insert_with(|| (Some(Vec::new()), ""));
+        let pool = pools
+            .entry(stem(&thread.comm))
+            .or_insert_with(|| (Some(Vec::new()), &PoolWorker::UNKNOWN));
         match (seat.flatten(), pool.0.as_mut()) {
-            (Some((InPool::Task, setting)), Some(threads)) => {
+            (Some((InPool::Task, kind)), Some(threads)) => {
                 threads.push(thread);
-                pool.1 = setting;
+                pool.1 = kind;
             }
             _ => pool.0 = None,
         }
     }
-    let full = |(name, (threads, setting)): (&str, (Option<Vec<&'m ThreadRef>>, &'static str))| {
-        Some(FullPool { name: name.into(), threads: threads?, setting })
-    };
+    let full =
+        |(name, (threads, kind)): (&str, (Option<Vec<&'m ThreadRef>>, &'static PoolWorker))| {
+            Some(FullPool { name: name.into(), threads: threads?, kind })
+        };
     pools.into_iter().filter_map(full).collect()
 }
 
@@ -84,7 +91,7 @@ mod tests {
 
     fn is_full(facts: &[Vec<Fact>]) -> Vec<(String, usize)> {
         let model = Model::new(facts.concat());
-        let all = full(&model, 10, (0, 100)).into_iter();
+        let all = full(&model, 10, |_| (0, 100)).into_iter();
         all.map(|pool| (pool.name, pool.threads.len())).collect()
     }
 

@@ -500,12 +500,12 @@ fn reclassify_by_stack(model: &Model, wait: &mut WaitSpan) {
         (wait.class, wait.object) = of_monitor;
         return;
     }
-    if !is_word {
-        return;
-    }
-    if user_stack::sleeps(&stack.frames) {
+    if !is_loop && user_stack::sleeps(&stack.frames) {
         (wait.class, wait.object) =
             (WaitClass::Timer, Object::Timer(slept_on::THREAD_SLEEP.into()));
+        return;
+    }
+    if !is_word {
         return;
     }
     let is_parked = user_stack::is_parked_in_java(&stack.frames);

@@ -84,6 +84,16 @@ impl<'a> Waits<'a> {
         &all[first..last.max(first)]
     }
 
+    /// A time, or all of the one wait in which a thread stood through it: what was read of the thread at any moment of that is true of the time.
+    pub(in crate::graph) fn stood(&self, thread: &ThreadRef, within: (Ns, Ns)) -> (Ns, Ns) {
+        match self.within(thread, within.0, within.1) {
+            [only] if only.begin_ns <= within.0 && within.1 <= only.end_ns => {
+                (only.begin_ns, only.end_ns)
+            }
+            _ => within,
+        }
+    }
+
     /// The waits of the same thread that begin after one, by begin.
     pub(in crate::graph) fn after(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
         let all = self.of(&wait.thread);

@@ -351,11 +351,31 @@ fn awaited(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
     };
     let next = |of: &ThreadRef| {
         let last = measures.graph.waits_of(of).last().filter(|wait| wait.standing)?;
-        let reads = matches!(last.class, WaitClass::Child | WaitClass::PipeRead);
-        let by = reads.then(|| measures.graph.holder(last)).flatten()?;
+        let by = match last.class {
+            WaitClass::Child | WaitClass::PipeRead => measures.graph.holder(last)?,
+            WaitClass::Idle => heard(measures, last)?,
+            _ => return None,
+        };
         has_begun(of.pid, by.pid).then(|| main(by.pid))
     };
     std::iter::successors(next(&main(process.pid)), next).take(GENERATIONS).last()
+}
+
+/// The one child whose output a wait polls.
+fn heard(measures: &Measures<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let pid = wait.thread.pid;
+    let is_polled = |end: &&Endpoint| end.process.pid == pid && wait.place.polled.contains(&end.fd);
+    let polled = measures.model.held.endpoints.iter().filter(is_polled);
+    let pipes = polled.filter_map(|end| match &end.object {
+        ObjectRef::Pipe { ino } => Some(*ino),
+        _ => None,
+    });
+    let writers = pipes.flat_map(|ino| measures.graph.endpoints_on(ino)).filter(|it| it.writable);
+    let mut children = writers
+        .filter(|it| measures.graph.parent_of(it.process.pid) == Some(pid))
+        .map(|it| &it.process);
+    let child = children.next()?;
+    children.all(|it| it.pid == child.pid).then(|| child.clone())
 }
 
 /// The client of whom alone the only thread of a server waits to hear: a loop would poll its listener too, and other threads serve others. Of

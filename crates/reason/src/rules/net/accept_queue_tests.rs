@@ -342,6 +342,31 @@ fn a_worker_that_waits_for_its_script_is_led_on_to_that() {
 }
 
 #[test]
+fn a_worker_that_polls_the_output_of_its_script_waits_for_that() {
+    let text = |parent_pid: u32| {
+        let mut facts = listener(5, 12);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        let script = thread(30, "script");
+        facts.push(identity(Thread { thread: script, parent_pid, ..Thread::default() }));
+        let (state, syscall) = (WaitState::Sleep, "epoll_wait".into());
+        let polled = vec![7];
+        facts.push(at_place(20, "server", Place { state, syscall, polled, ..Place::default() }));
+        facts.push(blocked(30, "script", WaitState::Sleep, "nanosleep"));
+        let pipe = || ObjectRef::Pipe { ino: 40 };
+        let reads = descriptor(20, 7, "server", pipe());
+        let mut writes = descriptor(30, 1, "script", pipe());
+        if let Body::Endpoint(end) = &mut writes.body {
+            end.writable = true;
+        }
+        facts.extend([reads, writes]);
+        let found = findings(facts).into_iter().find(|it| it.code == "net.accept_queue");
+        found.expect("attempts were ignored").text
+    };
+    assert!(text(20).contains(" It waits for script 30."), "{}", text(20));
+    assert!(!text(1).contains("It waits for script"), "no child of its own");
+}
+
+#[test]
 fn what_a_server_runs_has_its_listener_and_is_not_to_accept() {
     let found = |has_accepted: bool| {
         let mut facts = behind_a_script(12);

@@ -1,7 +1,11 @@
-//! A lock inside a process that is still waited for: the one other thread that there is.
+//! A lock inside a process that is still waited for: the one other thread that there is, or that does not rest.
 //!
-//! By the waiter's own functions it is a lock; a thread that rests may well not have it: a lock also is a signal, and whoever took
-//! it may be gone. Must not: choose among several threads.
+//! By the waiter's own functions it is a lock, or by a word that says so where no function does. A thread that rests may well not have it: a
+//! lock also is a signal, and whoever took it may be gone. Those that nobody but their own process can let go on (a collector of garbage, a worker
+//! without a job, whoever wants the same lock) do not have it, and the one that is left is it if it stands. Where others wait for events, which may
+//! come to whoever has it, the one that is left must stand in the waiter's own function besides: past where the lock is taken.
+//!
+//! Must not: choose among several threads.
 
 use crate::facts::ThreadRef;
 use crate::graph::channels::sender;
@@ -9,14 +13,14 @@ use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
 use crate::graph::ways::way::{Waiter, Way};
-use crate::waits::futex_value::is_private;
+use crate::waits::futex_value::{WITH_WAITERS, expected_word, is_private};
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 
 /// The way.
 pub(super) static WAY: Way = Way {
     name: "only other thread",
-    because: "it is the only other thread, and it does not rest",
+    because: "it is the only other thread that does not rest",
     of: &[WaitClass::FutexLock],
     thresholds: &[],
     follow,
@@ -27,35 +31,76 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
     (!at.is_for_an_interpreter()).then(other).flatten()
 }
 
-/// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is, if
-/// it does something else than to wait for the next event or for others of its process. A thread that rests may well not
-/// have it: a lock also is a signal, and whoever took it may be gone.
+/// How a thread rests.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    /// Only its own process can let it go on.
+    Inside,
+    /// Others may.
+    ForOthers,
+}
+
+/// Of a lock inside a process which is still waited for: the one other thread that may have it.
 fn only_other(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    let stack = index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
-    let is_timed = wait.timed_word().is_some();
     // A lock that is not private may be another process's.
     let is_own = wait.place.syscall != "futex" || is_private(&wait.place);
-    if !wait.standing || !is_own || !user_stack::is_held_up(&stack.frames, is_timed) {
+    if !wait.standing || !is_own || !is_a_lock(index, wait) {
         return None;
     }
     let threads = index.families.threads_of(&[wait.thread.pid]);
-    let mut others = threads.iter().filter(|it| !index.model.threads.is_same(it, &wait.thread));
-    let only = others.next()?;
-    let rests = index.waits.of(only).last().is_some_and(|it| it.standing && may_rest(index, it));
-    (others.next().is_none() && !rests).then(|| only.clone())
+    let others: Vec<&ThreadRef> =
+        threads.iter().filter(|it| !index.model.threads.is_same(it, &wait.thread)).collect();
+    let stands = |thread: &ThreadRef| index.waits.of(thread).last().filter(|it| it.standing);
+    let rest = |thread: &ThreadRef| stands(thread).and_then(|it| rest(index, it, wait));
+    let mut left = others.iter().filter(|it| rest(it).is_none());
+    let only = *left.next()?;
+    if left.next().is_some() {
+        return None;
+    }
+    let for_others = || others.iter().any(|it| rest(it) == Some(Rest::ForOthers));
+    let is_it = others.len() == 1
+        || stands(only).is_some_and(|it| !for_others() || is_past_it(index, it, wait));
+    is_it.then(|| only.clone())
 }
 
-/// Whether a thread may wait for work: for the next event, for a lock or a word of its own process, for what nobody but its own
-/// process will send, or for the next question.
-fn may_rest(index: &Index<'_>, wait: &WaitSpan) -> bool {
+/// Whether it is one by the waiter's functions; or by its word, where none of them says what it is.
+fn is_a_lock(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let stack = index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns);
+    let is_timed = wait.timed_word().is_some();
+    stack.is_some_and(|stack| {
+        user_stack::is_held_up(&stack.frames, is_timed)
+            || user_stack::kind(&stack.frames).is_none()
+                && !is_timed
+                && expected_word(&wait.place).map(u64::from) == Some(WITH_WAITERS)
+    })
+}
+
+/// Whether a thread may wait for work, and so not have what another waits for: for the next event, for a word of its own process, for what nobody
+/// but its own process will send, or for the next question. Who waits for another lock may have this one.
+fn rest(index: &Index<'_>, wait: &WaitSpan, lock: &WaitSpan) -> Option<Rest> {
     use WaitClass::{FutexLock, FutexWait, Idle, PipeRead, SocketRead, UnixRead};
+    let is_for_a_word = wait.place.syscall == "futex" && is_private(&wait.place);
+    let is_untimed = wait.timed_word().is_none();
     match wait.class {
-        Idle | FutexWait | FutexLock => true,
-        PipeRead | UnixRead | SocketRead => {
-            is_for_a_question(index, wait) || sender(index, wait).is_none()
-        }
-        _ => false,
+        FutexLock if wait.object == lock.object => Some(Rest::Inside),
+        Idle | FutexWait if is_for_a_word && is_untimed => Some(Rest::Inside),
+        Idle | FutexWait | FutexLock => Some(Rest::ForOthers),
+        PipeRead if sender(index, wait).is_none() => Some(Rest::Inside),
+        PipeRead | UnixRead | SocketRead => (is_for_a_question(index, wait)
+            || sender(index, wait).is_none())
+        .then_some(Rest::ForOthers),
+        _ => None,
     }
+}
+
+/// Whether a thread stands in the function in which another waits for a lock, at its line or a later one.
+fn is_past_it(index: &Index<'_>, stands: &WaitSpan, waits: &WaitSpan) -> bool {
+    let place = |wait: &WaitSpan| {
+        let stack = index.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
+        user_stack::frame(&stack.frames)
+    };
+    let (Some(own), Some(other)) = (place(waits), place(stands)) else { return false };
+    (&own.function, &own.module) == (&other.function, &other.module) && other.line >= own.line
 }
 
 #[cfg(test)]
@@ -64,18 +109,24 @@ mod tests {
     use crate::graph::ways::scenes::{LOCK, NO_ARGS, led, of_ten, place, stands};
     use crate::rules::scenes::fact;
 
+    /// The stack of a thread, the last of whose functions is at a line.
+    fn at(tid: u32, functions: &[&str], line: u32) -> Fact {
+        let frame =
+            |function: &&str| UserFrame { function: (*function).into(), ..UserFrame::default() };
+        let mut frames: Vec<UserFrame> = functions.iter().map(frame).collect();
+        frames.last_mut().expect("a function").line = line;
+        let stack = UserStack { thread: of_ten(tid), since_ns: 0, frames, complete: true };
+        fact(Body::UserStack(stack))
+    }
+
     /// Thread 10 waits for a mutex by its own functions; what the others of its process do.
     fn others(of: &[(u32, &str)]) -> (&'static str, Option<u32>) {
         others_at(LOCK, of)
     }
 
     fn others_at(word: [u64; 6], of: &[(u32, &str)]) -> (&'static str, Option<u32>) {
-        let frame =
-            |function: &str| UserFrame { function: function.into(), ..UserFrame::default() };
-        let frames = ["__lll_lock_wait", "pthread_mutex_lock", "work"].map(frame).to_vec();
-        let stack = UserStack { thread: of_ten(10), since_ns: 0, frames, complete: true };
-        let mut facts =
-            vec![fact(Body::UserStack(stack)), stands(of_ten(10), place("futex", word, None))];
+        let lock = at(10, &["__lll_lock_wait", "pthread_mutex_lock", "work"], 7);
+        let mut facts = vec![lock, stands(of_ten(10), place("futex", word, None))];
         facts.extend(
             of.iter().map(|(tid, syscall)| stands(of_ten(*tid), place(syscall, NO_ARGS, None))),
         );
@@ -87,6 +138,44 @@ mod tests {
         assert_eq!(others(&[(12, "nanosleep")]), ("only other thread", Some(12)));
         assert_eq!(others(&[(12, "epoll_wait")]), ("", None), "it rests");
         assert_eq!(others(&[(12, "nanosleep"), (13, "nanosleep")]), ("", None), "which of them?");
+    }
+
+    /// The same, and more of the others: a wait for a word, and what else is known.
+    fn beside(word: [u64; 6], more: Vec<Fact>) -> Option<u32> {
+        let lock = at(10, &["__lll_lock_wait", "pthread_mutex_lock", "work"], 7);
+        let facts = vec![
+            lock,
+            stands(of_ten(10), place("futex", LOCK, None)),
+            stands(of_ten(12), place("clock_nanosleep", NO_ARGS, None)),
+            stands(of_ten(13), place("futex", word, None)),
+        ];
+        led([facts, more].concat()).1
+    }
+
+    #[test]
+    fn whom_only_their_own_process_lets_go_on_do_not_have_it() {
+        let idle = [0x9000, 128 | 9, 0, 0, 0, 0];
+        assert_eq!(beside(idle, vec![]), Some(12));
+        assert_eq!(beside(LOCK, vec![]), Some(12), "it wants the same");
+        let other = [0x9000, LOCK[1], LOCK[2], 0, 0, 0];
+        assert_eq!(beside(other, vec![]), None, "it may have it, and wait for another");
+        let timed = [0x9000, 128 | 9, 0, 0x7000, 0, 0];
+        assert_eq!(beside(timed, vec![]), None, "it may be what has it and sleeps");
+        let shared = [0x9000, 9, 0, 0, 0, 0];
+        assert_eq!(beside(shared, vec![]), None, "another process may let it go on");
+        let runs = Thread { thread: of_ten(14), ..Thread::default() };
+        assert_eq!(beside(idle, vec![fact(Body::Thread(runs))]), None, "which of them?");
+    }
+
+    #[test]
+    fn where_others_wait_for_events_it_stands_past_where_the_lock_is_taken() {
+        let polls = || stands(of_ten(14), place("poll", NO_ARGS, None));
+        let idle = [0x9000, 128 | 9, 0, 0, 0, 0];
+        let sleeps = |function: &str, line| at(12, &["clock_nanosleep", function], line);
+        assert_eq!(beside(idle, vec![polls()]), None);
+        assert_eq!(beside(idle, vec![polls(), sleeps("work", 7)]), Some(12));
+        assert_eq!(beside(idle, vec![polls(), sleeps("work", 3)]), None, "before it");
+        assert_eq!(beside(idle, vec![polls(), sleeps("tick", 9)]), None, "elsewhere");
     }
 
     #[test]

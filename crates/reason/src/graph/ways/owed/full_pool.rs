@@ -2,7 +2,7 @@
 //! the pool that has stood longest, as whatever else came waits until one is done.
 //!
 //! A task that began before the question and that the waiting thread did not hand on may be one for life (a consumer's loop), for which nothing
-//! waits. Must not: guess where a process has two such pools, take one thread for a pool, or be asked of a thread of the pool, which waits for something
+//! waits; not of a pool that is a server's own. Must not: guess where a process has two such pools, take one thread for a pool, or be asked of a thread of the pool, which waits for something
 //! else. Rejected: the sleeping thread of a process that is not in a pool (a clock of its own, which serves nobody); this way before those that know
 //! who ended the wait.
 
@@ -25,11 +25,13 @@ pub(super) static WAY: Way = Way {
 fn full_pool(at: &Waiter<'_>) -> Option<ThreadRef> {
     let (index, of) = (at.index, &at.wait.thread);
     let asker = at.asker.filter(|asker| asker.who.pid != of.pid)?;
-    let mut full = pools::full(index.model, of.pid, at.within).into_iter();
+    let stood = |thread: &ThreadRef| index.waits.stood(thread, at.within);
+    let mut full = pools::full(index.model, of.pid, stood).into_iter();
     let only = full.next()?;
     let is_of_pool = only.threads.iter().any(|it| it.tid == of.tid);
-    // An executor of one thread is mostly one task's.
-    if is_of_pool || only.threads.len() < 2 || full.next().is_some() {
+    // An executor of one thread is mostly one task's, unless it is a server's.
+    let may_be_one_tasks = only.threads.len() < 2 && !only.kind.serves;
+    if is_of_pool || may_be_one_tasks || full.next().is_some() {
         return None;
     }
     let asked_ns = match asker.until {
@@ -38,7 +40,7 @@ fn full_pool(at: &Waiter<'_>) -> Option<ThreadRef> {
     };
     let stands = |thread: &&ThreadRef| {
         let most = most(index, thread, at.within)?;
-        let took = most.begin_ns > asked_ns || is_handed_on(index, most, of);
+        let took = only.kind.serves || most.begin_ns > asked_ns || is_handed_on(index, most, of);
         took.then_some((most.begin_ns, thread.tid))
     };
     // Of one that does not turn its tasks over nobody knows that the next may have it.
@@ -76,14 +78,17 @@ mod tests {
 
     /// A thread of the pool, in that function since then.
     fn in_pool(tid: u32, inner: &str, since_ns: Ns) -> Vec<Fact> {
+        of_pool(("ThreadPoolExecutor.runWorker", "jdk/T.java"), tid, inner, since_ns)
+    }
+
+    fn of_pool(runs: (&str, &str), tid: u32, inner: &str, since_ns: Ns) -> Vec<Fact> {
         let thread = ThreadRef { comm: format!("pool-1-thread-{tid}"), ..of_ten(tid) };
         let frame = |function: &str, module: &str| UserFrame {
             function: function.into(),
             module: module.into(),
             ..UserFrame::default()
         };
-        let frames =
-            vec![frame(inner, "Shop.java"), frame("ThreadPoolExecutor.runWorker", "jdk/T.java")];
+        let frames = vec![frame(inner, "Shop.java"), frame(runs.0, runs.1)];
         let stack = UserStack { thread: thread.clone(), since_ns: 0, frames, complete: true };
         let read = Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) };
         let mut stood = stands(thread, place("clock_nanosleep", NO_ARGS, None));
@@ -129,6 +134,14 @@ mod tests {
         assert_ne!(way(consumer(), 30).0, "full pool", "an executor of one thread");
         let older = [in_pool(11, "Shop.buy", MS), in_pool(12, "Consumer.poll", 0)].concat();
         assert_ne!(way(older, 30).0, "full pool", "it was at that before the question");
+    }
+
+    #[test]
+    fn of_a_servers_own_pool_each_task_is_a_question_however_few_there_are() {
+        let waitress = ("ThreadedTaskDispatcher.handler_thread", "waitress/task.py");
+        let one = |inner: &str| way(of_pool(waitress, 11, inner, 0), 30);
+        assert_eq!(one("app"), ("full pool", Some(11)));
+        assert_ne!(one("Condition.wait").0, "full pool", "it has no task");
     }
 
     /// The waiting thread ended a wait of thread 12 of that call, which has slept since a second before the end.

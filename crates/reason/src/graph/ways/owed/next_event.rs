@@ -1,6 +1,7 @@
 //! An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next waits.
 //!
-//! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop. Nobody has ended
+//! Waits that the clock ended, or the loop itself, are passed over; a loop whose threads take turns at one epoll (Go, tokio) is one loop. Where another
+//! thread of the process ended the wait, who ended that one's, and so on back to who stood all the while. Nobody has ended
 //! one that stands: what leads on is what it polls, if who is there is held up: it has polled that before too, as far as it had asked there by then.
 //! Must not: take who came with a question of his own for somebody who was waited for, or who was asked only after the clock had ended the
 //! wait: until then it was for a time of the loop's own. Rejected: the next wait of the same thread alone (a
@@ -8,7 +9,7 @@
 
 use super::descriptors;
 use super::event_loop::ended_by_interrupt;
-use crate::facts::ThreadRef;
+use crate::facts::{Ns, ThreadRef};
 use crate::graph::at_rest;
 use crate::graph::channels::far_end;
 use crate::graph::conversation::{PAUSE_MAX, WAITS_LOOKED_AT, owes};
@@ -24,6 +25,8 @@ use std::cell::OnceCell;
 
 /// Threads of a process that may have a loop next: a bound on the work. A runtime has one for each CPU, or a few more.
 const THREADS_LOOKED_AT: usize = 64;
+/// Threads of a runtime each of which woke the next.
+const HANDED_ON_MAX: usize = 8;
 
 /// The way.
 pub(super) static WAY: Way = Way {
@@ -60,7 +63,28 @@ fn after_the_clock(at: &Waiter<'_>) -> Option<ThreadRef> {
     let waker = waker(index, last).filter(|_| !by_kernel_thread(last));
     let still_polled = || held_up_there(&Waiter { wait: last, ..*at });
     let by = waker.or_else(holder).or_else(still_polled);
+    let by = by.map(|by| at_the_begin(index, wait, by, last.end_ns));
     by.filter(|by| !is_asked_later(index, wait, last, by))
+}
+
+/// Of a thread of the waiter's own process that ended a wait at a time, who stood while the waiter did: the thread itself, or who woke it after less, and
+/// so on. Whoever ran then is it, and so is another process.
+fn at_the_begin(index: &Index<'_>, wait: &WaitSpan, by: ThreadRef, ended_ns: Ns) -> ThreadRef {
+    let (mut by, mut until_ns) = (by, ended_ns);
+    for _ in 0..HANDED_ON_MAX {
+        let all = index.waits.of(&by);
+        let before = all[..all.partition_point(|it| it.begin_ns < until_ns)].iter().rev();
+        // What it did on the way, a brief write to a disk say, is no reason to look there.
+        let mut before = before.filter(|it| it.class != WaitClass::RunQueue && !is_brief(it));
+        let Some(last) = before.find(|it| it.end_ns <= until_ns) else { break };
+        let ran_meanwhile = last.end_ns.saturating_add(PAUSE_MAX.ns()) < until_ns;
+        if by.pid != wait.thread.pid || ran_meanwhile || last.begin_ns < wait.end_ns {
+            break;
+        }
+        let Some(next) = waker(index, last).filter(|_| !by_kernel_thread(last)) else { break };
+        (by, until_ns) = (next, last.end_ns);
+    }
+    by
 }
 
 /// Who is left of those whom a loop polls that stands, and is held up.
@@ -81,9 +105,12 @@ fn is_asked_later(index: &Index<'_>, wait: &WaitSpan, last: &WaitSpan, by: &Thre
 /// Whether nobody else ended a wait: the clock did, another thread of the loop's own passed it on at once, or there was something
 /// already and the thread only gave way to others.
 fn passes_over(wait: &WaitSpan) -> bool {
-    let is_brief = wait.end_ns.saturating_sub(wait.begin_ns) < SAMPLES_APART.ns();
     let by_itself = wait.wake.as_ref().is_none_or(|wake| wake.by.pid == wait.thread.pid);
-    ended_by_interrupt(wait) || by_itself && !wait.standing && is_brief
+    ended_by_interrupt(wait) || by_itself && !wait.standing && is_brief(wait)
+}
+
+fn is_brief(wait: &WaitSpan) -> bool {
+    wait.end_ns.saturating_sub(wait.begin_ns) < SAMPLES_APART.ns()
 }
 
 /// The next wait of a loop on its own thread, if that begins at once.
@@ -256,6 +283,38 @@ mod tests {
         ];
         facts.extend(asked.map(|wait| Fact { at_ns: wait.end_ns, body: Body::Wait(wait) }));
         led(facts)
+    }
+
+    /// Thread 10 looks at the clock, and then its thread 11 ends its next wait, whom thread 12 had woken; what that waited for, and since when.
+    fn handed_on(since_ns: Ns) -> (&'static str, Option<u32>) {
+        let clock = WakeContext::HardInterrupt;
+        let loop_ = |begin_ns, end_ns, context, by| {
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let (thread, place) = (of_ten(10), place("epoll_pwait", NO_ARGS, None));
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let waits = |tid, syscall, (begin_ns, end_ns), by| {
+            let wake =
+                Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+            let (thread, place) = (of_ten(tid), place(syscall, NO_ARGS, None));
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let (half, end) = (LOOK_NS / 2, LOOK_NS - 10_000_000);
+        led(vec![
+            loop_(0, half, clock, ThreadRef::default()),
+            loop_(half + 1000, end, WakeContext::Task, of_ten(11)),
+            waits(11, "futex", (half + 2000, end - 2_000_000), of_ten(12)),
+            waits(12, "read", (since_ns, end - 3_000_000), thread(20, "job")),
+        ])
+    }
+
+    #[test]
+    fn of_threads_that_woke_each_other_the_one_that_stood_all_the_while_counts() {
+        assert_eq!(handed_on(1000), ("next event", Some(12)));
+        let (_, later) = handed_on(LOOK_NS / 2 + 3000);
+        assert_eq!(later, Some(20), "it began only then: who woke it");
     }
 
     #[test]
