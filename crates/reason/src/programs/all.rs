@@ -41,6 +41,10 @@ pub(super) static ALL: [&Program; 23] = [
     &transfers::TRANSFERS,
 ];
 
+/// What the names of scripts end in: each frame of each stack is held against them.
+static SCRIPTS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| ALL.iter().flat_map(|it| it.files.scripts).copied().collect());
+
 type Row = (LockKind, &'static [&'static str]);
 
 /// Rows that say the kind wherever they are: of programs one after another; of libraries by kind, since whoever joins a thread, or
@@ -157,8 +161,7 @@ pub fn awaits_debugger(frames: &[UserFrame]) -> Option<&UserFrame> {
 
 /// Whether it is a function of a script.
 pub fn is_script(frame: &UserFrame) -> bool {
-    let mut ends = ALL.iter().flat_map(|it| it.files.scripts);
-    !frame.function.is_empty() && ends.any(|end| frame.module.ends_with(end))
+    !frame.function.is_empty() && SCRIPTS.iter().any(|end| frame.module.ends_with(end))
 }
 
 /// Whether it is a function of what extends a script's language.

@@ -8,6 +8,11 @@ use super::function_path::is_one_of;
 use super::program::{AwaitedTask, PoolWorker};
 use super::{cpython, is_extension, is_library, is_own_library, is_script, java};
 use crate::facts::UserFrame;
+use std::sync::LazyLock;
+
+/// The rows of all programs: few have one, and each frame of each stack is held against them.
+static WORKERS: LazyLock<Vec<&PoolWorker>> =
+    LazyLock::new(|| ALL.iter().flat_map(|it| it.functions.pools).collect());
 
 /// What a thread of a pool does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +40,7 @@ pub fn takes_next_task(frames: &[UserFrame]) -> bool {
 
 /// The row of the pool of which a thread with this stack is, and what the function that takes its tasks has called.
 fn worker(frames: &[UserFrame]) -> Option<(Option<&UserFrame>, &'static PoolWorker)> {
-    let rows = || ALL.iter().flat_map(|it| it.functions.pools);
-    let of = |frame: &UserFrame| rows().find(|row| is_worker(frame, row));
+    let of = |frame: &UserFrame| WORKERS.iter().copied().find(|row| is_worker(frame, row));
     let (at, row) =
         frames.iter().enumerate().rev().find_map(|(at, frame)| Some((at, of(frame)?)))?;
     // Machine code of an interpreter stands between the functions of its language.
@@ -94,9 +98,9 @@ fn is_of_language(frame: &UserFrame) -> bool {
 }
 
 fn is_worker(frame: &UserFrame, row: &PoolWorker) -> bool {
-    row.is_native != is_of_language(frame)
-        && frame.module.ends_with(row.file)
+    frame.module.ends_with(row.file)
         && is_one_of(name(frame), &[row.runs])
+        && row.is_native != is_of_language(frame)
 }
 
 #[cfg(test)]

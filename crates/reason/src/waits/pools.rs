@@ -36,12 +36,13 @@ pub fn full<'m>(
     // None: one was not read, or rests.
     let mut pools: BTreeMap<&str, (Option<Vec<&ThreadRef>>, &'static PoolWorker)> = BTreeMap::new();
     for thread in own {
-        let (from, to) = within(thread);
-        let stack = model.user_stack(thread, from, to);
-        let seat = stack.map(|stack| in_pool(&stack.frames));
-        if matches!(seat, Some(None)) {
+        let read =
+            |(from, to)| model.user_stack(thread, from, to).map(|stack| in_pool(&stack.frames));
+        // Who is of no pool at one time is of none at another.
+        if matches!(read((0, Ns::MAX)), Some(None)) {
             continue;
         }
+        let seat = read(within(thread));
         let pool = pools
             .entry(stem(&thread.comm))
             .or_insert_with(|| (Some(Vec::new()), &PoolWorker::UNKNOWN));
@@ -106,6 +107,15 @@ mod tests {
             vec![Fact { at_ns: 100, body: Body::Thread(named) }]
         };
         assert_eq!(is_full(&[busy(11), unread()]), []);
+        let mut later = stands(12, "pool-1-thread-2", "main");
+        let of_none = |fact: &mut Fact| {
+            fact.at_ns = 200;
+            if let Body::UserStack(stack) = &mut fact.body {
+                (stack.since_ns, stack.frames) = (200, vec![stack.frames[0].clone()]);
+            }
+        };
+        later.iter_mut().for_each(of_none);
+        assert_eq!(is_full(&[busy(11), later]).len(), 1, "its first thread, read at another time");
         assert_eq!(is_full(&[unread()]), []);
     }
 }
