@@ -3,7 +3,9 @@
 //! Each block runs in a shell of its own at the root of the repository, with the shipped binary's folder
 //! first on the PATH, and an empty folder as HOLDUP_DOCS for files that it writes. `make build` comes
 //! first: a block that uses holdup without one fails, rather than testing another holdup. What a block
-//! is: `console.rs`. It must not change the machine: blocks that do say `untested=`.
+//! is: `console.rs`. A program that a block has cargo build and run is run as it lies beside this one, if it does: of its package
+//! alone, with the features that this asks for and without the flags of the lints, cargo would compile all of it once more. It must
+//! not change the machine: blocks that do say `untested=`.
 
 use crate::console::{Session, Step, holds, sessions, shape_holds};
 use crate::tree::Tree;
@@ -80,6 +82,17 @@ fn run_session(root: &Path, session: &Session) -> Result<(), String> {
     answer
 }
 
+/// A command as it is run: `DIR/NAME ...` for `cargo run -p NAME -- ...`, where that is there.
+fn as_built(dir: &Path, command: &str) -> String {
+    let built = || {
+        let (cargo, rest) = command.strip_prefix("cargo run ")?.split_once(" -- ")?;
+        let mut words = cargo.split_whitespace().skip_while(|word| *word != "-p").skip(1);
+        let program = dir.join(words.next()?);
+        program.exists().then(|| format!("{} {rest}", program.display()))
+    };
+    built().unwrap_or_else(|| command.to_string())
+}
+
 /// Runs a step; what it printed.
 fn run_step(
     root: &Path,
@@ -89,8 +102,10 @@ fn run_step(
     exit: i32,
 ) -> Result<String, String> {
     let path = std::env::var("PATH").unwrap_or_default();
+    let own_program = std::env::current_exe().unwrap_or_default();
+    let command = as_built(own_program.parent().unwrap_or(root), &step.command);
     let output = Command::new("bash")
-        .args(["-c", &format!("set -o pipefail\nexec 2>&1\n{}", step.command)])
+        .args(["-c", &format!("set -o pipefail\nexec 2>&1\n{command}")])
         .current_dir(root)
         .env("PATH", format!("{}:{path}", root.join("target").display()))
         .env("HOLDUP_DOCS", own)
@@ -145,6 +160,19 @@ mod tests {
         let own = std::fs::read_to_string(&reported).unwrap();
         std::fs::remove_file(&reported).unwrap();
         assert!(own.contains("target/docs/") && !Path::new(own.trim()).exists(), "{own}");
+    }
+
+    #[test]
+    fn a_program_that_is_there_is_not_built_again() {
+        let dir = std::env::temp_dir().join(format!("xtask-built-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("app")).unwrap();
+        let run = |command: &str| as_built(&dir, command);
+        let app = dir.join("app").display().to_string();
+        assert_eq!(run("cargo run --quiet -p app -- list --all"), format!("{app} list --all"));
+        for other in ["cargo run -p none -- list", "cargo test -p app -- list", "app list"] {
+            assert_eq!(run(other), other);
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     /// Every block of the real documents is either run or says why not.

@@ -1,4 +1,5 @@
-//! What a process that was asked about leaves open while it rests: an answer that it has sent and that does not arrive, and a client's last word.
+//! What a process that was asked about leaves open while it rests: an answer that it has sent and that does not arrive, and a client's last word. Of a
+//! host that is idle, the last word of a client on another host: that one's wait is seen nowhere else.
 //!
 //! An event loop that has written its answer waits for no one, and one that holds an answer back may wait by the clock: both look idle, while
 //! somebody waits for them. Whoever asks about them hears it, with its age. A client speaks last as well without a question (HTTP/2 and MQTT
@@ -6,6 +7,7 @@
 //! Must not: call anybody late (rules/), or say that a word wants an answer. Edit together: standing.rs, which has the clients that stand and wait.
 
 use super::report::AnswerEnd;
+use super::sentences::subject;
 use super::standing::{self, is_old};
 use super::whole::Whole;
 use super::{awaited_end, inside, looked_at, places};
@@ -25,10 +27,11 @@ static APART_MIN: Threshold = Threshold::new(
 /// TCP_ESTABLISHED, include/net/tcp_states.h.
 const ESTABLISHED: u8 = 1;
 
-/// Title and paragraph about the process that was asked about, if it leaves something open.
+/// Title and paragraph about the process that was asked about, or about a host, if something is left open.
 pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
-    let target = measures.model.look.target.as_ref();
-    let asked = target.filter(|it| it.kind == TargetKind::Process)?.pid;
+    let target = measures.model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
+    let Some(target) = target else { return of_host(measures) };
+    let asked = Some(target).filter(|it| it.kind == TargetKind::Process)?.pid;
     undelivered(measures, asked).or_else(|| unanswered(measures, asked))
 }
 
@@ -109,30 +112,69 @@ fn dropped(measures: &Measures<'_>, socket: &InetRef) -> String {
     })
 }
 
-/// The client that has waited longest for an answer, by the clocks of its connection.
+/// Words of clients that a process has not answered, by the clocks of its connections: the oldest, and how many there are.
+struct Open<'m> {
+    since_ns: Ns,
+    socket: &'m InetRef,
+    count: usize,
+}
+
+impl<'m> Open<'m> {
+    /// Of some clients, by the server's end of the connection.
+    fn of(measures: &Measures<'m>, pid: u32, counts: impl Fn(&InetRef) -> bool) -> Option<Self> {
+        let model = measures.model;
+        let owed = measures.graph.debts().owes.get(&pid)?;
+        let open =
+            owed.iter().filter(|debt| is_old(measures, debt) && is_question(measures, pid, debt));
+        let open = open.filter_map(|debt| Some((debt.since_ns, model.called.socket(debt.ino)?)));
+        let open: Vec<(Ns, &InetRef)> = open.filter(|(_, socket)| counts(socket)).collect();
+        let (since_ns, socket) = *open.iter().min_by_key(|(since_ns, _)| *since_ns)?;
+        Some(Self { since_ns, socket, count: open.len() })
+    }
+
+    /// Who has not been answered.
+    fn whom(&self, measures: &Measures<'_>, pid: u32) -> String {
+        let far = far_end(measures, self.socket, pid);
+        let client = far.map_or_else(|| self.socket.remote.to_string(), |far| words::who(&far));
+        let ns = measures.model.look.end_ns.saturating_sub(self.since_ns);
+        let age = words::seconds(ns as f64 / 1e9);
+        match self.count {
+            1 => format!("{client}, which spoke last, {age} ago"),
+            all => format!("{all} clients; of these {client} spoke first, {age} ago"),
+        }
+    }
+}
+
+/// What is not known of such a word.
+const MAY_BE_LATER: &str = "Whether an answer is due is not known: it may be due later, as that of a long poll is, and not every message asks for one.";
+
+/// The client that has waited longest for an answer.
 fn unanswered(measures: &Measures<'_>, pid: u32) -> Option<(String, String)> {
     let model = measures.model;
-    let owed = measures.graph.debts().owes.get(&pid)?;
-    let open =
-        owed.iter().filter(|debt| is_old(measures, debt) && is_question(measures, pid, debt));
-    let mut open: Vec<&Debt> = open.collect();
-    open.sort_by_key(|debt| debt.since_ns);
-    let first = open.first()?;
-    let socket = model.called.socket(first.ino)?;
-    let far = far_end(measures, socket, pid);
-    let client = far.map_or_else(|| socket.remote.to_string(), |far| words::who(&far));
-    let ns: Ns = model.look.end_ns.saturating_sub(first.since_ns);
-    let age = words::seconds(ns as f64 / 1e9);
-    let whom = match open.len() {
-        1 => format!("{client}, which spoke last, {age} ago"),
-        all => format!("{all} clients; of these {client} spoke first, {age} ago"),
-    };
-    let place = places::of_idle(model);
-    let text = format!(
-        "Whether an answer is due is not known: it may be due later, as that of a long poll is, and not every message asks for one. {place}"
-    );
+    let whom = Open::of(measures, pid, |_| true)?.whom(measures, pid);
+    let text = format!("{MAY_BE_LATER} {}", places::of_idle(model));
     let who = model.threads.who(&model.threads.thread_ref(pid));
     Some((format!("{who} rests, and has not answered {whom}."), text.trim_end().to_string()))
+}
+
+/// The same of the clients of another host, of whichever process of this one.
+fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
+    let model = measures.model;
+    let of = |pid: &u32| {
+        let is_elsewhere = |socket: &InetRef| {
+            !socket.remote.ip().is_loopback() && far_end(measures, socket, *pid).is_none()
+        };
+        Some((Open::of(measures, *pid, is_elsewhere)?, *pid))
+    };
+    let all = measures.graph.debts().owes.keys().filter_map(of);
+    let (open, pid) = all.min_by_key(|(open, pid)| (open.since_ns, *pid))?;
+    let who = model.threads.who(&model.threads.thread_ref(pid));
+    let title = format!(
+        "{} is idle, but {who} has not answered {}.",
+        subject(measures),
+        open.whom(measures, pid)
+    );
+    Some((title, format!("{MAY_BE_LATER} holdup -p {pid} follows it.")))
 }
 
 /// Whether a client's last word is no sign that it has taken what the server said: that never said a word, or long before.
@@ -195,6 +237,39 @@ mod tests {
         assert!(never.title.contains("which spoke last, 5 s ago"), "{}", never.title);
         let again = spoken(900, 19_000, 8_000);
         assert!(again.title.contains("has not answered"), "{}", again.title);
+    }
+
+    #[test]
+    fn of_an_idle_host_it_is_said_if_the_client_is_elsewhere() {
+        let title = |client: &str, more: Vec<Fact>| {
+            let served = inet("tcp", 200, "10.0.0.1:80", client, 1);
+            let turn = TcpTurn {
+                sent_jiffies: 8_000,
+                received_jiffies: 8_000,
+                jiffy_ns: 1_000_000,
+                ..TcpTurn::default()
+            };
+            let state =
+                SocketState { received_bytes: 80, turn: Some(turn), ..SocketState::default() };
+            let end = with_state(20, "server", served, state);
+            let listens = inet("tcp", 300, "10.0.0.1:80", "0.0.0.0:0", 10);
+            let facts = vec![
+                with_state(20, "server", listens, SocketState::default()),
+                Fact { at_ns: LOOK_NS, ..end },
+                blocked(20, "server", WaitState::Sleep, "epoll_wait"),
+            ];
+            explain([host(), facts, more].concat()).answer.title
+        };
+        let elsewhere = title("10.0.0.9:40000", vec![]);
+        assert!(
+            elsewhere.ends_with(
+                "is idle, but server 20 has not answered 10.0.0.9:40000, which spoke last, 5 s ago."
+            ),
+            "{elsewhere}"
+        );
+        let client = inet("tcp", 201, "10.0.0.9:40000", "10.0.0.1:80", 1);
+        let here = title("10.0.0.9:40000", vec![endpoint(10, "client", client)]);
+        assert!(!here.contains("has not answered"), "its wait is seen here: {here}");
     }
 
     /// Client 10 reads from the socket of server 20, which waits for events, before and after 100 ms in which it has no CPU; before, of this object.

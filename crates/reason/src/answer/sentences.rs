@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 const MOST: f64 = 0.5;
 
 /// What is looked at, as a subject.
-fn subject(measures: &Measures<'_>) -> String {
+pub(super) fn subject(measures: &Measures<'_>) -> String {
     let model = measures.model;
     match &model.look.target {
         None => "this host".into(),
