@@ -3,7 +3,8 @@
 //! By the waiter's own functions it is a lock, or by a word that says so where no function does. A thread that rests may well not have it: a
 //! lock also is a signal, and whoever took it may be gone. Those that nobody but their own process can let go on (a collector of garbage, a worker
 //! without a job, whoever wants the same lock) do not have it, and the one that is left is it if it stands. Where others wait for events, which may
-//! come to whoever has it, the one that is left must stand in the waiter's own function besides: past where the lock is taken.
+//! come to whoever has it, the one that is left must stand in the waiter's own function besides: past where the lock is taken. Of one that sleeps
+//! elsewhere the sleep began before.
 //!
 //! Must not: choose among several threads.
 
@@ -12,6 +13,7 @@ use crate::graph::channels::sender;
 use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
+use crate::graph::wakers::SAMPLES_APART;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::futex_value::{WITH_WAITERS, expected_word, is_private};
 use crate::waits::timeline::WaitSpan;
@@ -22,7 +24,7 @@ pub(super) static WAY: Way = Way {
     name: "only other thread",
     because: "it is the only other thread that does not rest",
     of: &[WaitClass::FutexLock],
-    thresholds: &[],
+    thresholds: &[&SAMPLES_APART],
     follow,
 };
 
@@ -58,9 +60,19 @@ fn only_other(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
         return None;
     }
     let for_others = || others.iter().any(|it| rest(it) == Some(Rest::ForOthers));
-    let is_it = others.len() == 1
-        || stands(only).is_some_and(|it| !for_others() || is_past_it(index, it, wait));
+    let is_it = match stands(only) {
+        Some(it) if is_past_it(index, it, wait) => true,
+        Some(it) => !for_others() && may_sleep_with_it(it, wait),
+        None => others.len() == 1,
+    };
     is_it.then(|| only.clone())
+}
+
+/// Whether a thread, if it sleeps, has done so since the lock was first waited for: who slept only then is rather one that looks at the time now and
+/// then, and whoever has the lock is gone, or is the waiter itself.
+fn may_sleep_with_it(stands: &WaitSpan, waits: &WaitSpan) -> bool {
+    stands.class != WaitClass::Timer
+        || stands.begin_ns <= waits.begin_ns.saturating_add(SAMPLES_APART.ns())
 }
 
 /// Whether it is one by the waiter's functions; or by its word, where none of them says what it is.
@@ -107,7 +119,7 @@ fn is_past_it(index: &Index<'_>, stands: &WaitSpan, waits: &WaitSpan) -> bool {
 mod tests {
     use crate::facts::*;
     use crate::graph::ways::scenes::{LOCK, NO_ARGS, led, of_ten, place, stands};
-    use crate::rules::scenes::fact;
+    use crate::rules::scenes::{LOOK_NS, fact};
 
     /// The stack of a thread, the last of whose functions is at a line.
     fn at(tid: u32, functions: &[&str], line: u32) -> Fact {
@@ -176,6 +188,23 @@ mod tests {
         assert_eq!(beside(idle, vec![polls(), sleeps("work", 7)]), Some(12));
         assert_eq!(beside(idle, vec![polls(), sleeps("work", 3)]), None, "before it");
         assert_eq!(beside(idle, vec![polls(), sleeps("tick", 9)]), None, "elsewhere");
+    }
+
+    #[test]
+    fn who_began_to_sleep_only_later_looks_at_the_time() {
+        let lock = || at(10, &["__lll_lock_wait", "pthread_mutex_lock", "work"], 7);
+        let led_to = |since_ns: Ns, more: Vec<Fact>| {
+            let mut sleep = stands(of_ten(12), place("clock_nanosleep", NO_ARGS, None));
+            if let Body::Blocked(sleep) = &mut sleep.body {
+                sleep.since_ns = since_ns;
+            }
+            let waits = stands(of_ten(10), place("futex", LOCK, None));
+            led([vec![lock(), waits, sleep], more].concat()).1
+        };
+        assert_eq!(led_to(0, vec![]), Some(12));
+        assert_eq!(led_to(LOOK_NS / 2, vec![]), None);
+        let in_it = Fact { at_ns: LOOK_NS, ..at(12, &["clock_nanosleep", "work"], 7) };
+        assert_eq!(led_to(LOOK_NS / 2, vec![in_it]), Some(12), "where the lock is taken");
     }
 
     #[test]
