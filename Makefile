@@ -79,17 +79,18 @@ PACKAGERS := cargo-deb-3.8.0 cargo-generate-rpm-0.21.1 cargo-cyclonedx-0.5.9
 packages: build $(PACKAGERS:%=$(TOOLS)/%) ## Package it: Debian package, RPM, tarball, container image, parts and checksums in target/packages
 	@PATH="$(subst $(eval) ,:,$(PACKAGERS:%=$(TOOLS)/%/bin)):$$PATH" packaging/build
 
-# The two builds go side by side: each ends with minutes of one crate on one CPU.
+# The two builds go side by side: each ends with minutes of one crate on one CPU. What is shipped is built in a group of its own, which
+# ends with whatever ends this.
 .PHONY: test
 test: ## All that CI runs: format, lints, licences, house rules, tests, the page in a browser, the docs' commands, a short lab pass
 	@xtask/setup test
 	@$(MAKE) --no-print-directory check-format check-dependencies
-	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	@log=$$(mktemp); set -m; \
 	$(MAKE) --no-print-directory build >"$$log" 2>&1 & built=$$!; \
-	$(MAKE) --no-print-directory check-lints && linted=yes || linted=no; \
-	wait "$$built" && built=yes || built=no; \
-	cat "$$log"; \
-	[ "$$linted$$built" = yesyes ]
+	set +m; trap 'kill -- -$$built 2>/dev/null || true; rm -f "$$log"' EXIT; \
+	$(MAKE) --no-print-directory check-lints; \
+	wait "$$built" || { cat "$$log"; exit 1; }; \
+	cat "$$log"
 	@$(MAKE) --no-print-directory check-tests check-page check-docs check-lab
 	@echo "test: all of it passed"
 
@@ -167,9 +168,9 @@ container-test: packages ## Look from containers of docker, podman and container
 
 # The console blocks of README.md and docs/, run as they stand: not under the lints' wrapper, with which `make build` there would compile all
 # that is shipped once more.
+# What documents run of the workspace is run as it lies there, so all of it is built before.
 .PHONY: check-docs
-check-docs:
-	$(CHECKED) build --locked --quiet --package xtask
+check-docs: check-lints
 	$(OUT)/debug/xtask docs
 
 # The lab as the tests have built it: of the package alone, with the features that it alone asks for, it would all be compiled once more.

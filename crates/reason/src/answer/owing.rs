@@ -29,10 +29,13 @@ const ESTABLISHED: u8 = 1;
 
 /// Title and paragraph about the process that was asked about, or about a host, if something is left open.
 pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
-    let target = measures.model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
-    let Some(target) = target else { return of_host(measures) };
-    let asked = Some(target).filter(|it| it.kind == TargetKind::Process)?.pid;
-    undelivered(measures, asked).or_else(|| unanswered(measures, asked))
+    match measures.model.look.target.as_ref().map(|it| (it.kind, it.pid)) {
+        None | Some((TargetKind::Host, _)) => of_host(measures),
+        Some((TargetKind::Process, asked)) => {
+            undelivered(measures, asked).or_else(|| unanswered(measures, asked))
+        }
+        Some(_) => None,
+    }
 }
 
 /// Of one that rests for most of the look and for the rest is held up by little: that first, or at whom it has stood all the time, and the limit on its
@@ -162,7 +165,9 @@ fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
     let of = |pid: &u32| {
         let is_elsewhere = |socket: &InetRef| {
-            !socket.remote.ip().is_loopback() && far_end(measures, socket, *pid).is_none()
+            let far = socket.remote.ip();
+            let is_here = far.is_loopback() || far == socket.local.ip();
+            !is_here && far_end(measures, socket, *pid).is_none()
         };
         Some((Open::of(measures, *pid, is_elsewhere)?, *pid))
     };
@@ -270,6 +275,8 @@ mod tests {
         let client = inet("tcp", 201, "10.0.0.9:40000", "10.0.0.1:80", 1);
         let here = title("10.0.0.9:40000", vec![endpoint(10, "client", client)]);
         assert!(!here.contains("has not answered"), "its wait is seen here: {here}");
+        let hidden = title("10.0.0.1:40000", vec![]);
+        assert!(!hidden.contains("has not answered"), "of another user's: {hidden}");
     }
 
     /// Client 10 reads from the socket of server 20, which waits for events, before and after 100 ms in which it has no CPU; before, of this object.

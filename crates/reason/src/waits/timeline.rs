@@ -501,8 +501,8 @@ fn reclassify_by_stack(model: &Model, wait: &mut WaitSpan) {
         return;
     }
     if !is_loop && user_stack::sleeps(&stack.frames) {
-        (wait.class, wait.object) =
-            (WaitClass::Timer, Object::Timer(slept_on::THREAD_SLEEP.into()));
+        let name = if is_word { slept_on::THREAD_SLEEP } else { &*wait.place.syscall };
+        (wait.class, wait.object) = (WaitClass::Timer, Object::Timer(name.into()));
         return;
     }
     if !is_word {

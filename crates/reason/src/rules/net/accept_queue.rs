@@ -361,21 +361,27 @@ fn awaited(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
     std::iter::successors(next(&main(process.pid)), next).take(GENERATIONS).last()
 }
 
-/// The one child whose output a wait polls.
+/// The one child whose output a wait polls, if it polls nothing else: whatever else there is may be what it waits for.
 fn heard(measures: &Measures<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let pid = wait.thread.pid;
-    let is_polled = |end: &&Endpoint| end.process.pid == pid && wait.place.polled.contains(&end.fd);
-    let polled = measures.model.held.endpoints.iter().filter(is_polled);
-    let pipes = polled.filter_map(|end| match &end.object {
-        ObjectRef::Pipe { ino } => Some(*ino),
-        _ => None,
-    });
-    let writers = pipes.flat_map(|ino| measures.graph.endpoints_on(ino)).filter(|it| it.writable);
-    let mut children = writers
-        .filter(|it| measures.graph.parent_of(it.process.pid) == Some(pid))
-        .map(|it| &it.process);
-    let child = children.next()?;
-    children.all(|it| it.pid == child.pid).then(|| child.clone())
+    let writer = |end: &Endpoint| {
+        let ObjectRef::Pipe { ino } = &end.object else { return None };
+        let writers = measures.graph.endpoints_on(*ino).iter().filter(|it| it.writable);
+        let mut own = writers.filter(|it| measures.graph.parent_of(it.process.pid) == Some(pid));
+        own.next().map(|it| it.process.clone())
+    };
+    let ends: BTreeMap<u32, &Endpoint> = polled(measures, wait).map(|end| (end.fd, end)).collect();
+    let writers: Option<Vec<ThreadRef>> = ends.values().map(|end| writer(end)).collect();
+    let writers = writers.filter(|all| all.len() == wait.place.polled.len())?;
+    let child = writers.first()?;
+    writers.iter().all(|it| it.pid == child.pid).then(|| child.clone())
+}
+
+/// The descriptors that a wait polls.
+fn polled<'m>(measures: &Measures<'m>, wait: &WaitSpan) -> impl Iterator<Item = &'m Endpoint> {
+    let is_polled =
+        |end: &&Endpoint| end.process.pid == wait.thread.pid && wait.place.polled.contains(&end.fd);
+    measures.model.held.endpoints.iter().filter(is_polled)
 }
 
 /// The client of whom alone the only thread of a server waits to hear: a loop would poll its listener too, and other threads serve others. Of
@@ -404,9 +410,7 @@ fn served(measures: &Measures<'_>, process: &ThreadRef) -> Option<ThreadRef> {
 /// awaits none itself: it polls the connection to its own upstream as well, in case that closes.
 fn only_answered<'m>(measures: &Measures<'m>, wait: &WaitSpan) -> Option<&'m InetRef> {
     let pid = wait.thread.pid;
-    let is_polled = |end: &&Endpoint| end.process.pid == pid && wait.place.polled.contains(&end.fd);
-    let polled = measures.model.held.endpoints.iter().filter(is_polled);
-    let sockets = polled.filter_map(|end| match &end.object {
+    let sockets = polled(measures, wait).filter_map(|end| match &end.object {
         ObjectRef::Inet(socket) => Some(socket),
         _ => None,
     });

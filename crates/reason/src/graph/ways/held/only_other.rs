@@ -15,6 +15,7 @@ use crate::graph::next::Next;
 use crate::graph::question::is_for_a_question;
 use crate::graph::wakers::SAMPLES_APART;
 use crate::graph::ways::way::{Waiter, Way};
+use crate::model::object::Object;
 use crate::waits::futex_value::{WITH_WAITERS, expected_word, is_private};
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
@@ -94,7 +95,10 @@ fn rest(index: &Index<'_>, wait: &WaitSpan, lock: &WaitSpan) -> Option<Rest> {
     let is_for_a_word = wait.place.syscall == "futex" && is_private(&wait.place);
     let is_untimed = wait.timed_word().is_none();
     match wait.class {
-        FutexLock if wait.object == lock.object => Some(Rest::Inside),
+        // Of a virtual machine's locks nothing says which one it is.
+        FutexLock if is_for_a_word && wait.object == lock.object && is_a_word(lock) => {
+            Some(Rest::Inside)
+        }
         Idle | FutexWait if is_for_a_word && is_untimed => Some(Rest::Inside),
         Idle | FutexWait | FutexLock => Some(Rest::ForOthers),
         PipeRead if sender(index, wait).is_none() => Some(Rest::Inside),
@@ -103,6 +107,11 @@ fn rest(index: &Index<'_>, wait: &WaitSpan, lock: &WaitSpan) -> Option<Rest> {
         .then_some(Rest::ForOthers),
         _ => None,
     }
+}
+
+/// Whether what is waited for is known by its address.
+fn is_a_word(wait: &WaitSpan) -> bool {
+    matches!(wait.object, Object::Futex { .. })
 }
 
 /// Whether a thread stands in the function in which another waits for a lock, at its line or a later one.
@@ -177,6 +186,17 @@ mod tests {
         assert_eq!(beside(shared, vec![]), None, "another process may let it go on");
         let runs = Thread { thread: of_ten(14), ..Thread::default() };
         assert_eq!(beside(idle, vec![fact(Body::Thread(runs))]), None, "which of them?");
+    }
+
+    #[test]
+    fn who_wants_a_lock_of_its_machine_may_want_another_and_have_this_one() {
+        let waits = |tid| {
+            let enters = at(tid, &["pthread_cond_wait", "ObjectMonitor::enter", "Shop.buy"], 0);
+            vec![enters, stands(of_ten(tid), place("futex", [0x9000, 137, 0, 0, 0, 0], None))]
+        };
+        let sleeps = vec![stands(of_ten(12), place("clock_nanosleep", NO_ARGS, None))];
+        assert_eq!(led([waits(10), sleeps.clone()].concat()).1, Some(12));
+        assert_eq!(led([waits(10), waits(13), sleeps].concat()).1, None);
     }
 
     #[test]
