@@ -68,6 +68,10 @@ pub(super) const NAMED_BY_MANY: &[(&str, &str)] = &[
     ("crates/reason/src/waits/mod.rs", "the closed list of classes of waits"),
     ("crates/reason/src/waits/span.rs", "one wait"),
     (
+        "crates/reason/src/graph/index/mod.rs",
+        "what every step and way of the graph asks; its areas are types of their own",
+    ),
+    (
         "crates/reason/src/graph/next.rs",
         "what each way from a waiter to whom it waits for answers with: one way, one file",
     ),

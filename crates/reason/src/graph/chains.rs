@@ -12,6 +12,7 @@
 use super::conversation::{answered_ns, asked_later_ns, asked_ns};
 use super::debts::asks_a_name_server;
 use super::ending::{self, Ending};
+use super::handed_out;
 use super::index::Index;
 use super::leaf::is_loop;
 pub use super::leaf::{ChainLink, Leaf};
@@ -138,6 +139,7 @@ impl<'a> Chains<'a> {
                 }
             }
         }
+        times.extend(handed_out::times(&self.index));
         times
     }
 

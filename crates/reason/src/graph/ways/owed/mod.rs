@@ -14,6 +14,7 @@ mod event_loop;
 mod far_end;
 mod forwarded;
 mod full_pool;
+mod handed_out;
 mod held_sibling;
 mod inside_server;
 mod interrupts;
@@ -45,6 +46,7 @@ pub(super) static LADDER: &[&Way] = &[
     &inside_server::WAY,
     &open_question::WAY,
     &forwarded::WAY,
+    &handed_out::WAY,
     &woken_by::WAY,
     &answered_by::WAY,
     &awaited_task::WAY,
