@@ -6,6 +6,7 @@ use super::report::{Finding, Link, LockKind, ObjectName, Victim, Who};
 use crate::facts::{Ns, ThreadRef, UserFrame, UserStack};
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::words;
 use crate::programs;
 use crate::rules::Step;
 use crate::waits::{goroutines, user_stack};
@@ -60,8 +61,9 @@ pub(super) fn add_workload(model: &Model, finding: &mut Finding) {
 /// A process by name and number, with the name of its thread if that is another.
 pub(super) fn by_name(who: &Who) -> String {
     let thread = who.thread_name().map_or_else(String::new, |name| format!(" (thread {name})"));
+    let many = words::one_of(who.of_its_name.unwrap_or(0));
     match who.pid {
-        Some(pid) => format!("{} {pid}{thread}", who.called()),
+        Some(pid) => format!("{} {pid}{thread}{many}", who.called()),
         None => format!("{}{thread}", who.called()),
     }
 }

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 /// Of whoever opens a FIFO.
 const OPENS_FIFO: &str = "it waits in open(2) until somebody opens the other end of that FIFO";
+/// Of whoever polls a pipe that it can only write to.
+const OWN_OUTPUT: &str = "that pipe is its own output, of which it would hear that the reader has gone; what else it waits for was not seen";
 /// After the names of those that have the other end.
 const INHERITED: &str = "inherited the writing end of that pipe";
 /// What to do about them.
@@ -27,7 +29,12 @@ pub(super) fn why_open(measures: &Measures<'_>, root: &ChainLink) -> String {
         Object::File(_) => return OPENS_FIFO.into(),
         _ => return none(),
     };
-    let ends = measures.graph.endpoints_on(*ino).iter().filter(|end| end.writable);
+    let all = || measures.graph.endpoints_on(*ino).iter();
+    let mut own = all().filter(|end| end.process.pid == root.who.pid).peekable();
+    if own.peek().is_some() && own.all(|end| end.writable && !end.readable) {
+        return OWN_OUTPUT.into();
+    }
+    let ends = all().filter(|end| end.writable);
     let writers: BTreeSet<u32> =
         ends.map(|end| end.process.pid).filter(|pid| *pid != root.who.pid).collect();
     let named = |pid: &u32| words::who(&measures.model.threads.thread_ref(*pid));
@@ -90,6 +97,32 @@ mod tests {
         let answer = explain(facts).answer;
         let whys = answer.ends.iter().filter_map(|end| end.why_open.clone());
         whys.collect::<Vec<String>>().join("; ")
+    }
+
+    #[test]
+    fn who_polls_its_own_output_waits_for_something_else() {
+        let pipe = || ObjectRef::Pipe { ino: 7 };
+        let said = |writes: bool| {
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "poll".into(),
+                object: Some(pipe()),
+                ..Place::default()
+            };
+            let mut target = of_process(10, "tail");
+            if let Body::Target(target) = &mut target.body {
+                target.kind = TargetKind::Command;
+            }
+            let mut end = descriptor(10, 1, "tail", pipe());
+            if let Body::Endpoint(end) = &mut end.body {
+                (end.readable, end.writable) = (!writes, writes);
+            }
+            let facts = [host(), vec![target, end, at_place(10, "tail", place)]].concat();
+            let answer = explain(facts).answer;
+            answer.ends.iter().filter_map(|end| end.why_open.clone()).collect::<String>()
+        };
+        assert!(said(true).starts_with("that pipe is its own output"), "{}", said(true));
+        assert_eq!(said(false), "nobody was seen at the writing end");
     }
 
     #[test]

@@ -386,6 +386,10 @@ pub struct Who {
     /// Process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// Where several processes of that program have slept for it, one after another or side by side: how many. The number is that of the one which did
+    /// so for longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_its_name: Option<usize>,
     /// The same process in its own PID namespace, if that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inner_pid: Option<u32>,

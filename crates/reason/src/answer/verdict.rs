@@ -212,6 +212,7 @@ pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -
         runs: naming::runs(model, &process_name(model, thread), thread),
         name: process_name(model, thread),
         program: None,
+        of_its_name: (end.of_its_name > 1).then_some(end.of_its_name),
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
         ..naming::who(model, thread)
     });

@@ -113,8 +113,8 @@ impl<'a> Chains<'a> {
         let model = self.model;
         let mut times = Vec::new();
         let reads = |wait: &&WaitSpan| {
-            let reads = [WaitClass::SocketRead, WaitClass::UnixRead, WaitClass::Dns];
-            reads.contains(&wait.class) && !wait.kernel
+            use WaitClass::{Dns, FuseDaemon, SocketRead, UnixRead};
+            matches!(wait.class, SocketRead | UnixRead | Dns | FuseDaemon) && !wait.kernel
         };
         for wait in self.timelines.waits().filter(reads) {
             if is_for_a_question(&self.index, wait) || is_for_what_comes(&self.index, wait) {

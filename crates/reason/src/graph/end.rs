@@ -107,6 +107,8 @@ pub struct End {
     pub object: Object,
     /// Who would have to act, as far as it is known: who works, sleeps, holds the lock, owes the answer.
     pub who: Option<ThreadRef>,
+    /// Of a sleep for which several processes of that one's name slept a part each: how many. Else 0 or 1.
+    pub of_its_name: usize,
     /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
     /// the critical path, seconds.
     pub seconds: f64,
@@ -220,6 +222,7 @@ impl End {
             class,
             object,
             who: None,
+            of_its_name: 0,
             seconds: 0.0,
             victims: BTreeMap::new(),
             counted: BTreeMap::new(),

@@ -8,6 +8,7 @@
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (ways/).
 
 use super::awaited::Awaited;
+use super::blamed::{self, Blamed, who_beyond};
 use super::chains::{ChainLink, Chains, Leaf};
 use super::conversation::asked_ns;
 pub use super::end::{End, EndKey, EndKind, Lost};
@@ -74,25 +75,6 @@ pub(super) fn named_key(link: &ChainLink) -> EndKey {
             (EndKind::Lock, class, Object::Inside(link.who.pid))
         }
         class => (EndKind::of(class), class, link.object.clone()),
-    }
-}
-
-/// Who would have to act behind a leaf.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Blamed {
-    /// Whoever holds it longest: of thousands of holders that one is looked for once, when all leaves are in.
-    Holder,
-    Nobody,
-    Thread(ThreadRef),
-}
-
-impl Blamed {
-    /// Of two behind the same time always the same one comes first.
-    fn order(&self) -> (u32, u32) {
-        match self {
-            Self::Thread(who) => (who.pid, who.tid),
-            Self::Holder | Self::Nobody => (0, 0),
-        }
     }
 }
 
@@ -493,41 +475,15 @@ impl<'c, 'a> Found<'c, 'a> {
     pub(super) fn sorted(self) -> Vec<End> {
         let mut ends: Vec<(EndKey, End)> = self.ends.into_iter().collect();
         for (key, end) in &mut ends {
-            let blamed = self.blamed.get(key).into_iter().flatten();
-            let by_time = |one: &(&Blamed, &f64), other: &(&Blamed, &f64)| {
-                one.1.total_cmp(other.1).then_with(|| other.0.order().cmp(&one.0.order()))
-            };
-            end.who = match blamed.max_by(by_time) {
-                Some((Blamed::Holder, _)) => end.holder().cloned(),
-                Some((Blamed::Thread(who), _)) => Some(who.clone()),
-                Some((Blamed::Nobody, _)) | None => None,
-            };
+            if let Some(blamed) = self.blamed.get(key) {
+                (end.who, end.of_its_name) = blamed::most(end, blamed);
+            }
         }
         ends.sort_by(|(a_key, a), (b_key, b)| {
             b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
         });
         ends.into_iter().map(|(_, end)| end).collect()
     }
-}
-
-/// Who holds what names an end, where that is not the main holder: of a server that serves each client by a thread, the client
-/// whose next word the holding thread waits for; of a traced process, its tracer, if it is known.
-fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Blamed {
-    let link = &leaf.links[named];
-    if link.class == WaitClass::Traced {
-        let tracer = model.threads.identity(&link.who).map(|known| known.tracer_pid);
-        let tracer = tracer.filter(|pid| *pid != 0).map(|pid| model.threads.thread_ref(pid));
-        return tracer.map_or(Blamed::Nobody, Blamed::Thread);
-    }
-    // Whoever sleeps before the next try ends it by trying.
-    // A limit of the process's own is met by itself.
-    let is_own_limit = matches!(link.object, Object::Limit(_));
-    if EndKind::of(link.class) == EndKind::Sleep || is_own_limit {
-        return Blamed::Thread(link.who.clone());
-    }
-    let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
-    let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
-    client.map_or(Blamed::Holder, |pid| Blamed::Thread(model.threads.thread_ref(pid)))
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not

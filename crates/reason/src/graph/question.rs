@@ -164,6 +164,16 @@ pub(super) fn is_for_an_order(index: &Index<'_>, wait: &WaitSpan) -> bool {
         && index.connections.listening(pid).next().is_some()
 }
 
+/// Whether a thread reads a pipe into which its own process alone writes: it waits for a word of another thread, or of a signal's handler.
+pub(super) fn is_for_own_word(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let Some(ObjectRef::Pipe { ino }) = wait.place.object else { return false };
+    let mut writers =
+        index.connections.endpoints_on(ino).iter().filter(|it| it.writable).peekable();
+    wait.class == WaitClass::PipeRead
+        && writers.peek().is_some()
+        && writers.all(|it| it.process.pid == wait.thread.pid)
+}
+
 /// Whether a wait is on a connection that its own process made: for an answer, and for no question.
 pub(super) fn is_for_an_answer(index: &Index<'_>, wait: &WaitSpan) -> bool {
     match &wait.place.object {

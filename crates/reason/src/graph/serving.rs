@@ -4,8 +4,9 @@
 //! to something else just as it came, who was held up, who ran. Must not: look past the processes that it is given.
 
 use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing};
+use super::hands_on::hands_on;
 use super::index::Index;
-use super::question::{is_for_an_order, is_for_next_question};
+use super::question::{is_for_an_order, is_for_next_question, is_for_own_word};
 use super::taken::{begun_ns, may_have_it};
 use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
@@ -111,21 +112,6 @@ pub(super) fn serving_since(
     longest.cloned().or(reader).or(first)
 }
 
-/// The first of some threads that waits for events: what comes, it takes and hands on. Of several one that is seen to poll sockets.
-fn hands_on(index: &Index<'_>, threads: &[ThreadRef]) -> Option<ThreadRef> {
-    let rest = |thread: &ThreadRef| {
-        let last = index.waits.of(thread).last();
-        last.filter(|wait| wait.class == WaitClass::Idle)
-    };
-    let polls = |thread: &&ThreadRef| {
-        let polled = rest(thread).map_or(&[][..], |wait| wait.place.polled.as_slice());
-        let ends = index.connections.of_process(thread.pid, polled);
-        ends.iter().any(|end| end.object.socket_ino().is_some())
-    };
-    let waits = || threads.iter().find(|thread| rest(thread).is_some());
-    threads.iter().find(polls).or_else(waits).cloned()
-}
-
 /// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
 /// program. One that waits for work has been parked since the question before, and one that handed it on waits for events.
 fn parked_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
@@ -143,7 +129,7 @@ fn parked_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> 
     one_of(index, threads.iter().filter(parked).collect(), to)
 }
 
-/// How long a thread was held up itself in an interval. Who waits for the next question of a client, or for an order, is not.
+/// How long a thread was held up itself in an interval. Who waits for the next question of a client, for an order, or for a word of another thread, is not.
 pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
     // Of thousands only those of that time: each is looked up on its connection.
     let waits = index.waits.within(thread, from, to).iter();
@@ -154,6 +140,7 @@ pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -
                 || is_stalled(w.class)
         })
         .filter(|w| !is_for_next_question(index, w) && !is_for_an_order(index, w))
+        .filter(|w| !is_for_own_word(index, w))
         .map(|w| w.within_ns(from, to))
         .sum()
 }

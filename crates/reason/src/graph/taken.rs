@@ -36,6 +36,9 @@ pub(super) static BORN_BEFORE_MAX: Threshold = Threshold::new(
     "/proc has the begin of a process in ticks of 10 ms; twice that, and one for the client",
 );
 
+/// /proc tells the begin of a process in these (USER_HZ).
+const TICK_NS: Ns = 10_000_000;
+
 /// Of some threads those that may have a question in hand which came after a time, and the loop that read it if others were left out.
 pub(super) fn may_have_it(
     index: &Index<'_>,
@@ -148,12 +151,18 @@ pub(super) fn is_begun_for(at: &Waiter<'_>, process: &ThreadRef) -> bool {
 
 /// Whether a child of a server was there before who waits for the server.
 pub(super) fn is_older(at: &Waiter<'_>, child: &ThreadRef) -> bool {
-    let is_before = |asks: &WaitSpan| {
-        child.start_ns.saturating_add(BEFORE_MIN.ns()) < begun_ns(at.index, asks.thread.pid)
-    };
+    let is_before = |asks: &WaitSpan| begun_by_ns(child) < begun_ns(at.index, asks.thread.pid);
     child.start_ns > 0
         && question(at).is_some_and(is_before)
         && !owed_by(at.index, at.wait.thread.pid, child.start_ns)
+}
+
+/// When a process was there at the latest: its begin is known to the nanosecond, or by a file of /proc in whole ticks.
+fn begun_by_ns(process: &ThreadRef) -> Ns {
+    match process.start_ns.is_multiple_of(TICK_NS) {
+        true => process.start_ns.saturating_add(BORN_BEFORE_MAX.ns()),
+        false => process.start_ns,
+    }
 }
 
 /// Whether a server owed an answer as something in it began, and owes it still. By the clocks of connections: an end of a unix socket has none.
@@ -396,6 +405,10 @@ mod tests {
         let asks = || ("recvfrom", Some(unix(5, 6, None)));
         assert_eq!(loop_leads_to(MS, asks(), vec![]), None);
         assert_eq!(loop_leads_to(ASKED_NS + 9 * MS, asks(), vec![]), Some(30), "begun for it");
+        let just_before = loop_leads_to(ASKED_NS - 5 * MS - 1, asks(), vec![]);
+        assert_eq!(just_before, None, "known to the nanosecond");
+        let in_ticks = loop_leads_to(ASKED_NS - 10 * MS, asks(), vec![]);
+        assert_eq!(in_ticks, Some(30), "by ticks it may be younger");
         assert_eq!(loop_leads_to(MS, ("wait4", None), vec![]), Some(30), "who began it waits");
     }
 

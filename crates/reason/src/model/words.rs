@@ -51,6 +51,11 @@ pub fn count(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
+/// ` (one of 4)`, of a process that did something together with others of its name; nothing of one alone.
+pub fn one_of(count: usize) -> String {
+    if count > 1 { format!(" (one of {count})") } else { String::new() }
+}
+
 /// CPUs as a person writes them: `0-3,8`.
 pub fn cpus(cpus: &[u32]) -> String {
     let mut cpus = cpus.to_vec();

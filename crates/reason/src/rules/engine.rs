@@ -193,6 +193,10 @@ fn weighed(
 ) -> (Severity, Option<Moment>) {
     let severity_max = match end {
         Some(end) if is_brief(measures, end) || is_a_check(measures, end) => Severity::Note,
+        // What was refused is no matter of time.
+        Some(_) if matched.severity_min == Severity::Note && is_unnoticed(measures, impact) => {
+            Severity::Note
+        }
         _ => matched.severity_max,
     };
     let of_window =
@@ -202,6 +206,15 @@ fn weighed(
     let moment = end.filter(|_| of_moment > of_window).and_then(|end| moment::of(measures, end));
     let severity = if moment.is_some() { of_moment } else { of_window };
     (severity, moment)
+}
+
+/// A command that loses less is as quick as one that loses nothing, whatever part of its milliseconds that is.
+const UNNOTICED_SECONDS: f64 = 0.02;
+
+/// Whether a command lost less than whoever waits for it would see.
+fn is_unnoticed(measures: &Measures<'_>, impact: &Impact) -> bool {
+    let seconds = impact.wait_seconds_per_second * measures.wall_seconds();
+    measures.is_command() && seconds < UNNOTICED_SECONDS
 }
 
 /// Whether an end is a connection that a server tries to make, and that nobody waits for.

@@ -1,16 +1,19 @@
 //! Ways out for whom the look outlived: what can be done the next time.
 //!
 //! After `run` the command is gone, and so may be whoever held it up. A number of a process that is gone is nobody's, or soon another's: a way out
-//! that acts on it is left out, and the first of them gives way to one that lasts, the command again under what would have been asked, or
-//! the program by its name, which is given too where the command names who is gone. Here and not in the rules: a rule says what would help, and who is there is the same question for all of them. Must not: word a cause.
+//! that acts on it is left out, and the first of them gives way to one that lasts: of a process of the command the command again under what would have
+//! been asked; of one that a server began for it, which the command's own tracer never sees, the nearest of those who began it that is there still; or
+//! the program by its name, which is given too where the command names who is gone. Here and not in the rules: a rule says what would help, and who is
+//! there is the same question for all of them. Must not: word a cause.
 //!
 //! Rejected: leaving ways out without a replacement (a person would have nothing to do).
 //!
-//! Edit together: action.rs, model/lifetimes.rs.
+//! Edit together: action.rs, model/lifetimes.rs, measure/ancestry.rs.
 
 use super::action::{Action, ActionKind, Question};
 use super::wording::Remedy;
 use crate::facts::{TargetKind, ThreadRef};
+use crate::measure::ancestry::Ancestry;
 use crate::model::{Model, lifetimes, words};
 use std::collections::BTreeSet;
 
@@ -60,12 +63,21 @@ fn reached(model: &Model, mut way: Remedy) -> Reached {
 /// What can be asked the next time; none where a change of who is gone was meant, or a file of its own.
 fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
     let gone = action.target.processes.first()?.thread();
-    let of_command = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command)
-        && model.in_target(&gone)
-        && !names_who_has_ended(model);
-    let (text, command) = match of_command {
-        true => of_the_command(model, action, &gone),
-        false => by_its_name(model, action, &gone),
+    let command = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Command);
+    let ancestry = Ancestry::of(model);
+    let is_its_own = |pid: u32| ancestry.line(gone.pid).any(|it| it == pid);
+    let (text, command) = match command {
+        Some(command) if is_its_own(command.pid) && !names_who_has_ended(model) => {
+            of_the_command(model, action, &gone)
+        }
+        Some(command) if !is_its_own(command.pid) => {
+            let mut before = ancestry.line(gone.pid).skip(1).map(|it| model.threads.thread_ref(it));
+            match before.find(|it| lifetimes::is_there_at_end(model, it)) {
+                Some(by) => return Some(by_who_began_it(model, action, (&gone, &by))),
+                None => by_its_name(model, action, &gone),
+            }
+        }
+        _ => by_its_name(model, action, &gone),
     };
     let question = action.question.unwrap_or(Question::Look);
     let value = action.value.clone().filter(|_| question == Question::Calls);
@@ -74,10 +86,31 @@ fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
     Some(Remedy::to(text).command(command).acting(asks))
 }
 
-/// Which calls are to be shown, as a word for strace.
+/// Which calls are to be shown.
+fn filter_of(action: &Action) -> &str {
+    action.value.as_deref().unwrap_or("%clock,clock_nanosleep,%ipc,%network,%process")
+}
+
+/// The same as a word for strace.
 fn calls_of(action: &Action) -> String {
-    let filter = action.value.as_deref().unwrap_or("%clock,clock_nanosleep,%ipc,%network,%process");
-    words::shell(&format!("trace={filter}"))
+    words::shell(&format!("trace={}", filter_of(action)))
+}
+
+/// Who has begun somebody who is gone, with what that begins the next time.
+fn by_who_began_it(model: &Model, action: &Action, (gone, by): (&ThreadRef, &ThreadRef)) -> Remedy {
+    let (who, by_name) = (model.threads.who(gone), words::who(by));
+    let text = |what: &str| {
+        format!("{who} has ended; the next time, see {what} {by_name} and its children")
+    };
+    match (action.kind, action.question) {
+        (ActionKind::Ask, Some(Question::Calls)) => {
+            Remedy::to(format!("{} call", text("what"))).calls(by, filter_of(action))
+        }
+        (ActionKind::Ask, Some(Question::Profile)) => {
+            Remedy::to(format!("{} are at work", text("in which functions"))).profile(by)
+        }
+        _ => Remedy::to(format!("{} wait", text("for what"))).look(by),
+    }
 }
 
 fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
@@ -216,6 +249,36 @@ mod tests {
         assert_eq!(traced, ["strace -f -e trace=%clock sh -c 'a; b'"]);
         let stood = of(Remedy::to("see").kernel_stack(&one));
         assert_eq!(stood, ["holdup run -v -- sh -c 'a; b'"]);
+    }
+
+    #[test]
+    fn what_a_server_began_for_the_command_is_seen_at_the_server() {
+        let began = |child: u32, parent: u32| {
+            let fork = Fork {
+                parent: thread(parent, "srv"),
+                child: thread(child, "job"),
+                ..Fork::default()
+            };
+            fact(Body::Fork(fork))
+        };
+        let of = |more: Vec<Fact>, way: Remedy| {
+            left(
+                [vec![of_command(&["app"]), seen(25, "srv"), ended(30, "job")], more].concat(),
+                vec![way],
+            )
+        };
+        let one = thread(30, "job");
+        let traced = || Remedy::to("see").calls(&one, "%clock");
+        let both = || vec![began(25, 20), began(30, 25)];
+        assert_eq!(of(both(), traced()), ["strace -f -p 25 -e trace=%clock"]);
+        assert_eq!(of(both(), Remedy::to("see").profile(&one)), ["perf top -p 25"]);
+        assert_eq!(of(both(), Remedy::to("see").kernel_stack(&one)), ["holdup pid 25"]);
+        let gone = [both(), vec![ended(25, "srv")]].concat();
+        assert_eq!(of(gone, traced()), ["strace -f -p 20 -e trace=%clock"], "the one before it");
+        let by_name = ["strace -f -p $(pgrep -n -x -- job) -e trace=%clock"];
+        assert_eq!(of(Vec::new(), traced()), by_name, "who began it is not known");
+        let own = vec![began(30, 10)];
+        assert_eq!(of(own, traced()), ["strace -f -e trace=%clock app"]);
     }
 
     #[test]

@@ -181,6 +181,21 @@ mod tests {
 
     /// The same where shorter waits than this were at times not reported.
     fn severity_of_reported(count: u64, length_us: u64, threshold_ns: u64) -> Severity {
+        let end = WindowEnd { threshold_ns, ..WindowEnd::default() };
+        let end = vec![Fact { at_ns: LOOK_NS, body: Body::WindowEnd(end) }];
+        found([waits(count, LOOK_NS, length_us), end].concat()).expect("the daemon")
+    }
+
+    /// What its daemon is, if it is said.
+    fn found(facts: Vec<Fact>) -> Option<Severity> {
+        let report = explain([host(), facts].concat());
+        let finding = report.findings.iter().find(|f| f.code == "fs.fuse_daemon")?;
+        assert_eq!(finding.culprit.pid, Some(20));
+        Some(finding.severity)
+    }
+
+    /// So many waits of a client within a time.
+    fn waits(count: u64, within_ns: Ns, length_us: u64) -> Vec<Fact> {
         let frames = ["request_wait_answer", "__fuse_simple_request", "fuse_file_read_iter"];
         let frames = frames.iter().map(|f| (*f).to_string()).collect();
         let dev = DeviceNumber { major: 0, minor: 51 };
@@ -191,24 +206,47 @@ mod tests {
             object: Some(ObjectRef::File(FileRef { dev, ..FileRef::default() })),
             ..Place::default()
         };
-        let mut facts = host();
-        let end = WindowEnd { threshold_ns, ..WindowEnd::default() };
-        facts.push(Fact { at_ns: LOOK_NS, body: Body::WindowEnd(end) });
-        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        let mut facts = vec![fact(Body::Stack(Stack { id: 1, frames }))];
         facts.push(endpoint(20, "archived", ObjectRef::FuseServer { dev }));
         facts.extend((0..count).map(|at| {
-            let begin_ns = at * (LOOK_NS / count);
+            let begin_ns = at * (within_ns / count);
             let end_ns = begin_ns + length_us * 1000;
             let (thread, place) = (thread(10, "reader"), place.clone());
             let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
             let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
             Fact { at_ns: end_ns, body: Body::Wait(wait) }
         }));
-        let report = explain(facts);
-        let finding = report.findings.iter().find(|f| f.code == "fs.fuse_daemon");
-        let finding = finding.expect("the daemon");
-        assert_eq!(finding.culprit.pid, Some(20));
-        finding.severity
+        facts
+    }
+
+    #[test]
+    fn a_command_of_milliseconds_loses_nothing_that_counts() {
+        let of_command = |end_ms: u64| {
+            let end_ns = end_ms * 1_000_000;
+            let mut target = of_process(10, "reader");
+            if let Body::Target(target) = &mut target.body {
+                target.kind = TargetKind::Command;
+            }
+            let end = CommandEnd { pid: 10, exit_status: 0, signal: 0 };
+            let exit = Exit { thread: thread(10, "reader"), last: true, code: Some(0) };
+            let at = |body| Fact { at_ns: end_ns, body };
+            let ended = vec![target, at(Body::Exit(exit)), at(Body::CommandEnd(end))];
+            found([ended, waits(1, end_ns, end_ms * 800)].concat())
+        };
+        assert_eq!(of_command(10), Some(Severity::Note), "8 ms of 10");
+        assert!(of_command(100) >= Some(Severity::Warning), "80 ms of 100");
+    }
+
+    #[test]
+    fn a_daemon_that_sleeps_over_a_request_is_not_idle() {
+        let sleeps = blocked(20, "archived", WaitState::Sleep, "clock_nanosleep");
+        let asked = |more: Vec<Fact>| {
+            let own = vec![of_process(20, "archived"), sleeps.clone()];
+            let ends = explain([host(), own, more].concat()).answer.ends;
+            ends.iter().any(|end| end.who.as_ref().and_then(|by| by.pid) == Some(20))
+        };
+        assert!(asked(waits(1, LOOK_NS, LOOK_NS / 1_000)));
+        assert!(!asked(Vec::new()), "nobody asks it");
     }
 
     #[test]

@@ -227,9 +227,9 @@ impl Waited {
                     waited.asleep += seconds;
                     waited.timed += if end.is_timed() { seconds } else { 0.0 };
                 }
-                _ if end.class == WaitClass::Idle => waited.elsewhere += seconds,
+                EndKind::Works => waited.at_work += seconds,
                 EndKind::Open if end.class == WaitClass::Unseen => waited.unseen += seconds,
-                _ => waited.at_work += seconds,
+                _ => waited.elsewhere += seconds,
             }
             waited.parts.push((*at, victims));
         }
@@ -357,7 +357,9 @@ fn matched<'m>(
     let (parts, by) = (waited.parts.clone(), culprit(measures.model, &actor));
     let lengths = lengths(measures, talk, read, server.pid);
     let place = place(measures, greatest, &actor, waited.is_at_work());
-    let answers = Answers { client, server, actor, place, waited, asked, lengths, answer };
+    let of_its_name = greatest.of_its_name;
+    let answers =
+        Answers { client, server, actor, of_its_name, place, waited, asked, lengths, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let matched = Match::new(by, proof, explain).on(read.object.clone());
     let mut matched =
@@ -419,6 +421,8 @@ struct Answers {
     server: ThreadRef,
     /// Whose time an answer takes: the server, or whom it waits for.
     actor: ThreadRef,
+    /// Processes of that one's name which took it by turns.
+    of_its_name: usize,
     /// In which of its functions, as a clause; empty if that is not known.
     place: String,
     waited: Waited,
@@ -433,6 +437,7 @@ impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
         let (who, server) =
             (measures.model.threads.who(&self.actor), measures.model.threads.who(&self.server));
+        let who = who + &words::one_of(self.of_its_name);
         let (over, does, share) = self.waited.doing();
         let client = measures.model.threads.who(&self.client);
         let waits = match who == server {

@@ -1,6 +1,6 @@
 //! The peer of what ended, or will end, a wait for events: who is at the other end of that connection or pipe.
 //!
-//! Not if the asker is there: he waits for it, so it does not wait for him. Nor if it is another client, which has asked again and again since the asker
+//! Not if the asker is there: he waits for it, so it does not wait for him; nor if somebody connected just then, who may have been begun for that. Nor if it is another client, which has asked again and again since the asker
 //! did: what it says has brought him no answer (who measures a server's delay, or reads its counters). Another client that says a word or two, and
 //! that the server has sent nothing since the question on a word of the asker's, brings what the asker waits for, and is asked for nothing (who puts
 //! jobs into a queue, and gets their results); a worker that takes its jobs there is sent one first. Must not: look among several descriptors (descriptors.rs).
@@ -14,6 +14,7 @@ use crate::graph::wakers::{carrier, waker};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
 /// From so many on what another client says brings the asker nothing.
@@ -35,6 +36,7 @@ pub(super) static WAY: Way = Way {
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
     let may = at.is_on_a_channel()
+        && !is_for_a_new_client(at)
         && !is_asked_by(at.index, at.wait, at.asker)
         && !only_asks(at)
         && !serves_all(at);
@@ -43,6 +45,17 @@ fn follow(at: &Waiter<'_>) -> Option<Next> {
         true => Next::Brought(by, at.wait.end_ns),
         false => Next::Thread(by),
     })
+}
+
+/// Whether a wait was for whoever connects next: who has done so since was not there before, and has brought nobody's answer.
+fn is_for_a_new_client(at: &Waiter<'_>) -> bool {
+    match &at.wait.place.object {
+        Some(ObjectRef::Inet(socket)) => socket.state == TCP_LISTEN,
+        Some(ObjectRef::Unix { ino, peer_ino: 0, .. }) => {
+            at.index.model.called.unix_path(*ino).is_some()
+        }
+        _ => false,
+    }
 }
 
 /// Whether who ended a wait of a loop is another client with a word of his own, as far as the loop has sent his process nothing for the asker while the question stood.
@@ -137,7 +150,7 @@ mod tests {
     use crate::graph::index::Index;
     use crate::graph::next::{Asker, Next, Until};
     use crate::graph::ways::responsible;
-    use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+    use crate::graph::ways::scenes::{NO_ARGS, ended, led, of_ten, place, stands};
     use crate::graph::ways::way::Waiter;
     use crate::rules::net::scenes::inet;
     use crate::rules::scenes::{LOOK_NS, descriptor, endpoint, host, thread};
@@ -219,6 +232,16 @@ mod tests {
     #[test]
     fn a_thread_that_waits_for_the_one_at_the_loop_waits_for_none_of_its_clients() {
         assert_eq!(other_client(5, true), [false; 5]);
+    }
+
+    #[test]
+    fn who_connects_next_has_brought_nobodys_answer() {
+        let listens = || ObjectRef::Unix { ino: 5, peer_ino: 0, path: Some("/run/bus".into()) };
+        let at = place("epoll_wait", NO_ARGS, Some(listens()));
+        let by = ThreadRef { start_ns: LOOK_NS / 4 * 3, ..thread(30, "client") };
+        let waits = ended(of_ten(10), at, by, WakeContext::Task);
+        let own = descriptor(10, 3, "app", listens());
+        assert_eq!(led(vec![own, waits]), ("next question", None));
     }
 
     #[test]
