@@ -107,6 +107,7 @@ fn of_set(measures: &Measures<'_>, wait: &WaitSpan, known: &SysvSemaphore) -> Op
                 Some(does) => format!("{name} {does}: holdup -p {} follows it.", last.pid),
                 None => format!("holdup -p {} follows it.", last.pid),
             };
+            let whose = whose + &continued(measures, std::slice::from_ref(last));
             let may_rest = rests(measures, last.pid) || at_set(measures, last.pid, set);
             let what = format!("{semaphore}, whose last user was {name}");
             Some(Known { what, whose, may_rest, is_semaphore: true })
@@ -154,7 +155,19 @@ fn of_memory(measures: &Measures<'_>, wait: &WaitSpan, known: &SharedWord) -> Op
     let at_words = |it: &ThreadRef| stands_at(measures, it.pid) == Some(WaitClass::FutexWait);
     let may_rest = users.iter().any(|it| rests(measures, it.pid))
         || !users.is_empty() && users.iter().all(at_words);
+    let whose = whose + &continued(measures, users);
     Some(Known { what, whose, may_rest, is_semaphore })
+}
+
+/// How those of them go on that are stopped, as a sentence with a space before it; empty if none is.
+fn continued(measures: &Measures<'_>, all: &[ThreadRef]) -> String {
+    let is_stopped = |it: &&ThreadRef| stands_at(measures, it.pid) == Some(WaitClass::Stopped);
+    let pids: Vec<String> = all.iter().filter(is_stopped).map(|it| it.pid.to_string()).collect();
+    match &pids[..] {
+        [] => String::new(),
+        [pid] => format!(" kill -CONT {pid} continues it."),
+        all => format!(" kill -CONT {} continues them.", all.join(" ")),
+    }
 }
 
 /// `app 12, which sleeps, app 13 and 4 more`.
@@ -177,6 +190,7 @@ pub(super) fn does_main(measures: &Measures<'_>, pid: u32) -> Option<&'static st
         WaitClass::Child => Some("waits for a child"),
         class if is_for_input(class) => Some("waits for what comes next"),
         WaitClass::FutexWait => Some("waits for a word of memory as well"),
+        WaitClass::Stopped => Some("is stopped by a signal"),
         _ => None,
     }
 }
@@ -291,6 +305,32 @@ mod tests {
         assert!(unknown.contains("which other processes may share"), "{unknown}");
         let rests = said(("futex", SHARED), ACCEPTS, word(&[20], true));
         assert!(rests.contains(" is idle: "), "{rests}");
+    }
+
+    #[test]
+    fn who_could_give_it_and_is_stopped_is_said_so_with_how_it_goes_on() {
+        let said_while = |state: WaitState| {
+            let mut other = at_place(20, "app", Place { state, ..Place::default() });
+            if let Body::Blocked(wait) = &mut other.body {
+                wait.place.syscall = "clock_nanosleep".into();
+            }
+            let (waiter, users) = (thread(10, "app"), vec![thread(20, "app"), thread(9, "sh")]);
+            let path = "/dev/shm/sem.mp-x".to_string();
+            let word = SharedWord { waiter, address: SHARED[0], path, users, is_whole: true };
+            let facts = [
+                host(),
+                vec![of_process(10, "app")],
+                stands(10, "futex", SHARED),
+                vec![other, blocked(9, "sh", WaitState::Sleep, "wait4")],
+                vec![Fact { at_ns: LOOK_NS, body: Body::SharedWord(word) }],
+            ];
+            explain(facts.concat()).answer.text
+        };
+        let stopped = said_while(WaitState::Stopped);
+        assert!(stopped.contains("app 20, which is stopped by a signal; sh 9"), "{stopped}");
+        assert!(stopped.contains(" kill -CONT 20 continues it."), "{stopped}");
+        let sleeps = said_while(WaitState::Sleep);
+        assert!(sleeps.contains("app 20, which sleeps") && !sleeps.contains("kill"), "{sleeps}");
     }
 
     #[test]

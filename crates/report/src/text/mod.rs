@@ -55,7 +55,7 @@ pub(crate) fn answer(report: &Report, verbose: bool, page: &mut Page) {
     }
     if !notes.is_empty() {
         page.gap();
-        page.verdict("Worth knowing, though nobody waits for it now", Tone::Heading);
+        page.verdict("Worth knowing, though nobody is known to wait for it now", Tone::Heading);
         for (at, note) in notes {
             finding::note(note, left_out(at), verbose, page);
         }

@@ -78,6 +78,9 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
         }
     };
     let fact = format!("{who} is in state T (stopped), since");
+    let who_waited = stands.who_waited(measures);
+    let stands_at_it = || at_shared_semaphore(measures, stopped).filter(|_| !stands.has_victims());
+    let who_waited = stands_at_it().unwrap_or(who_waited);
     let mut evidence = wait_words::longest_evidence(&stands.longest, &fact);
     if let Some(signal) = signal {
         let from = match by_terminal {
@@ -91,10 +94,32 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
     let since = wait_words::duration(&stands.longest);
     Wording {
         title,
-        text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
+        text: format!("{who} has stood still for {since}. {by} {who_waited}"),
         evidence,
         remedy: ways_out(measures, signal, stopped),
     }
+}
+
+/// Who has stood all the look at a semaphore, or at a word of shared memory, that the stopped one was at last or has mapped too, as a sentence: nobody
+/// knows who would have to give it, but that one cannot.
+fn at_shared_semaphore(measures: &Measures<'_>, stopped: &ThreadRef) -> Option<String> {
+    let held = &measures.model.held;
+    let is_it = |it: &ThreadRef| it.pid == stopped.pid;
+    let of_sets = held.semaphores.iter().map(|(_, it)| it);
+    let of_sets = of_sets.filter(|it| it.last.as_ref().is_some_and(is_it)).map(|it| &it.waiter);
+    let of_words = held.shared_words.iter().map(|(_, it)| it);
+    let of_words = of_words.filter(|it| it.users.iter().any(is_it)).map(|it| &it.waiter);
+    let stands = |waiter: &&ThreadRef| {
+        let last = measures.graph.waits_of(waiter).last();
+        let since = last.filter(|wait| wait.standing).map(|wait| wait.begin_ns);
+        since.is_some_and(|since| measures.model.look.began_before(since)) && !is_it(waiter)
+    };
+    let waiter = of_sets.chain(of_words).find(stands)?;
+    Some(format!(
+        "{} has waited all the time for a semaphore or a word of memory that it may have to give: holdup -p {} follows it.",
+        measures.model.threads.who(waiter),
+        waiter.pid
+    ))
 }
 
 /// SIGTTIN, SIGTTOU.
@@ -188,6 +213,31 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.stopped", Severity::Note));
         assert!(finding.text.contains("bash 5 sent it SIGSTOP"), "{}", finding.text);
+    }
+
+    #[test]
+    fn who_stands_at_a_semaphore_that_it_may_give_is_said_with_the_note() {
+        let text = |users: &[u32]| {
+            let args = [0x7f00_0000_1000, 9 | 256, 0, 0, 0, 0];
+            let state = WaitState::Sleep;
+            let place = Place { state, syscall: "futex".into(), args, ..Place::default() };
+            let users = users.iter().map(|pid| thread(*pid, "job")).collect();
+            let (waiter, address, path) = (thread(10, "job"), args[0], "/dev/shm/sem.x".into());
+            let word = SharedWord { waiter, address, path, users, is_whole: true };
+            let mut facts = host();
+            facts.push(blocked(20, "job", WaitState::Stopped, ""));
+            facts.push(at_place(10, "job", place));
+            facts.push(Fact { at_ns: LOOK_NS, body: Body::SharedWord(word) });
+            let report = explain(facts);
+            let finding = &report.findings[0];
+            assert_eq!((&*finding.code, finding.severity), ("process.stopped", Severity::Note));
+            finding.text.clone()
+        };
+        let shares = text(&[20, 21]);
+        assert!(shares.contains("job 10 has waited all the time for a semaphore"), "{shares}");
+        assert!(!shares.contains("Nobody was seen"), "{shares}");
+        let other = text(&[21]);
+        assert!(other.contains("Nobody was seen to wait for it."), "{other}");
     }
 
     #[test]
