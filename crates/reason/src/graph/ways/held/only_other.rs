@@ -16,6 +16,7 @@ use crate::graph::question::is_for_a_question;
 use crate::graph::wakers::SAMPLES_APART;
 use crate::graph::ways::way::{Waiter, Way};
 use crate::model::object::Object;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::futex_value::{WITH_WAITERS, expected_word, is_private};
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
@@ -100,6 +101,8 @@ fn rest(index: &Index<'_>, wait: &WaitSpan, lock: &WaitSpan) -> Option<Rest> {
             Some(Rest::Inside)
         }
         Idle | FutexWait if is_for_a_word && is_untimed => Some(Rest::Inside),
+        // The word of a thread's end is not private: the kernel writes it.
+        FutexWait if joins(index, wait) => Some(Rest::Inside),
         Idle | FutexWait | FutexLock => Some(Rest::ForOthers),
         PipeRead if sender(index, wait).is_none() => Some(Rest::Inside),
         PipeRead | UnixRead | SocketRead => (is_for_a_question(index, wait)
@@ -107,6 +110,12 @@ fn rest(index: &Index<'_>, wait: &WaitSpan, lock: &WaitSpan) -> Option<Rest> {
         .then_some(Rest::ForOthers),
         _ => None,
     }
+}
+
+/// Whether a thread waits for the end of another of its process.
+fn joins(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let kind = user_stack::lock_kind_of(index.model, &wait.thread, wait.begin_ns, wait.end_ns);
+    kind == Some(LockKind::Join)
 }
 
 /// Whether what is waited for is known by its address.
@@ -127,7 +136,7 @@ fn is_past_it(index: &Index<'_>, stands: &WaitSpan, waits: &WaitSpan) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
-    use crate::graph::ways::scenes::{LOCK, NO_ARGS, led, of_ten, place, stands};
+    use crate::graph::ways::scenes::{LOCK, NO_ARGS, led, led_from, of_ten, place, stands};
     use crate::rules::scenes::{LOOK_NS, fact};
 
     /// The stack of a thread, the last of whose functions is at a line.
@@ -225,6 +234,25 @@ mod tests {
         assert_eq!(led_to(LOOK_NS / 2, vec![]), None);
         let in_it = Fact { at_ns: LOOK_NS, ..at(12, &["clock_nanosleep", "work"], 7) };
         assert_eq!(led_to(LOOK_NS / 2, vec![in_it]), Some(12), "where the lock is taken");
+    }
+
+    #[test]
+    fn who_joins_another_thread_does_not_have_it() {
+        let led_with = |innermost: &str| {
+            let lock = at(12, &["pthread_rwlock_wrlock", "write"], 7);
+            // The word of a thread's end is not private.
+            let joins = stands(of_ten(10), place("futex", [0x7000, 265, 12, 0, 0, 0], None));
+            let facts = vec![
+                lock,
+                stands(of_ten(12), place("futex", LOCK, None)),
+                at(10, &[innermost, "main"], 0),
+                joins,
+                stands(of_ten(13), place("clock_nanosleep", NO_ARGS, None)),
+            ];
+            led_from(12, facts).1
+        };
+        assert_eq!(led_with("pthread_join"), Some(13));
+        assert_eq!(led_with("shared_wait"), None, "another process may let it go on");
     }
 
     #[test]
