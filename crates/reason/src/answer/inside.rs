@@ -123,9 +123,14 @@ fn stood<'m>(measures: &'m Measures<'m>, pid: u32) -> Option<Stood<'m>> {
         return Some(first);
     }
     let speaks = speaker(measures, pid);
-    let wait = standing(measures, &speaks).filter(|_| own.len() > 1)?;
-    let kind = kind(measures, wait).filter(|_| is_word(wait));
     let listens = || own.iter().any(|thread| may_get_work(measures, thread));
+    let of_main = standing(measures, &speaks).filter(|_| own.len() > 1);
+    // Its sleep says no more of the others than that it brings them no work.
+    let wait = match of_main.filter(|wait| wait.class != WaitClass::Timer) {
+        Some(wait) => wait,
+        None => return own.iter().find_map(|it| for_another(measures, it)).filter(|_| !listens()),
+    };
+    let kind = kind(measures, wait).filter(|_| is_word(wait));
     let what = match kind {
         Some(kind) => (is_no_queue(kind) && !listens()).then(|| kind.phrase()),
         // Of no function that says so only a child is a sign: a thread of its own waits for that.
@@ -151,10 +156,18 @@ fn held_up_by(measures: &Measures<'_>, wait: &WaitSpan) -> Option<&'static str> 
     matches!(kind, Mutex | Rwlock).then(|| kind.phrase())
 }
 
+/// The wait of a thread for the others of its process to come as far, or to take what it has for them: no worker rests so.
+fn for_another<'m>(measures: &'m Measures<'m>, thread: &ThreadRef) -> Option<Stood<'m>> {
+    let wait = standing(measures, thread).filter(|wait| is_word(wait))?;
+    let kind = kind(measures, wait)?;
+    matches!(kind, LockKind::Barrier | LockKind::MessageRoom)
+        .then(|| Stood { wait, what: kind.phrase() })
+}
+
 /// Whether a kind is said of a process that nobody can give work to.
 fn is_no_queue(kind: LockKind) -> bool {
-    use LockKind::{Barrier, Condition, Join, Once, Semaphore};
-    matches!(kind, Barrier | Condition | Join | Once | Semaphore)
+    use LockKind::{Barrier, Condition, Join, MessageRoom, Once, Semaphore};
+    matches!(kind, Barrier | Condition | Join | MessageRoom | Once | Semaphore)
 }
 
 /// Whether a thread listens, or does what was not seen: it may bring work to the others.
@@ -363,6 +376,37 @@ mod tests {
         assert!(!serves.contains("barrier, and was not woken"), "{serves}");
         let periodic = said(&[joins, sleeps(11)]);
         assert!(periodic.contains("sleeps on purpose"), "{periodic}");
+    }
+
+    #[test]
+    fn threads_that_wait_for_one_that_sleeps_are_said_though_the_main_thread_joins_that() {
+        let barrier = |tid| stands(tid, "futex", WORD, "pthread_barrier_wait@libc.so.6 < meet");
+        let joins = stands(10, "futex", JOINS_11, JOIN);
+        let hangs = said(&[joins.clone(), sleeps(11), barrier(12), barrier(13)]);
+        let title = "app 10/12 has waited all the time for a barrier, and was not woken. It has stood in meet()";
+        assert!(hangs.starts_with(title), "{hangs}");
+        assert!(hangs.contains("1 asleep in hold()"), "{hangs}");
+        let serves = said(&[joins.clone(), sleeps(11), barrier(12), listens(13)]);
+        assert!(serves.contains(" is idle: "), "{serves}");
+        let worker = stands(12, "futex", WORD, "pthread_cond_wait@libc.so.6 < take_job");
+        let rests = said(&[joins, sleeps(11), worker]);
+        assert!(rests.contains(" is idle: "), "{rests}");
+    }
+
+    #[test]
+    fn who_has_something_for_a_queue_is_not_idle_and_who_takes_of_it_is() {
+        let at = |method: &str| {
+            let call = "Condition.wait@python3/threading.py";
+            let lock = "sem_wait@libc.so.6 < PyThread_acquire_lock_timed@python3.11";
+            let stack = format!("{lock} < {call} < {method}@python3/queue.py < feed@jobs.py");
+            said(&[stands(10, "futex", WORD, &stack), sleeps(11)])
+        };
+        let puts = at("Queue.put");
+        let title = "app 10 has waited all the time for room in a queue, and was not woken.";
+        assert!(puts.starts_with(title), "{puts}");
+        assert!(puts.contains("Its other threads: 1 asleep in hold()."), "{puts}");
+        let takes = at("Queue.get");
+        assert!(takes.contains(" is idle: "), "{takes}");
     }
 
     #[test]

@@ -8,14 +8,14 @@ use super::lock_kind::LockKind;
 use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
-    command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, nginx, node, perl,
-    pgbouncer, php, postgres, redis, ruby, rust, shell, systemd, tools, transfers,
+    command_line, cpython, cxx, erlang, git, go, guile, java, libc, mariadb, nginx, node, openmp,
+    perl, pgbouncer, php, postgres, redis, ruby, rust, shell, systemd, tools, transfers,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 23] = [
+pub(super) static ALL: [&Program; 24] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
@@ -33,6 +33,7 @@ pub(super) static ALL: [&Program; 23] = [
     &go::GO,
     &rust::RUST,
     &cxx::CXX,
+    &openmp::OPENMP,
     &libc::LIBC,
     &git::GIT,
     &shell::SHELL,

@@ -24,7 +24,8 @@ pub(super) static CPYTHON: Program = Program {
             (LockKind::Join, &["Thread.join", "Thread._wait_for_tstate_lock"]),
             (LockKind::Barrier, &["Barrier.wait"]),
             (LockKind::Semaphore, &["Semaphore.acquire", "BoundedSemaphore.acquire"]),
-            (LockKind::Channel, &["Queue.get", "Queue.put"]),
+            (LockKind::MessageRoom, &["Queue.put"]),
+            (LockKind::Channel, &["Queue.get"]),
             (
                 LockKind::Channel,
                 &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "simplequeue_get"],

@@ -30,7 +30,7 @@ pub enum LockKind {
     Channel,
     /// A message in a queue of the kernel (POSIX or System V).
     Message,
-    /// Room in such a queue.
+    /// Room in a queue, of the kernel or of a language: whoever has something to give waits for its reader.
     MessageRoom,
     /// To be unparked.
     Park,
@@ -80,7 +80,7 @@ impl LockKind {
             Once => "an initialisation",
             Channel => "a channel",
             Message => "a message in a queue",
-            MessageRoom => "room in a message queue",
+            MessageRoom => "room in a queue",
             Park => "the wake-up of a parked thread",
             InterpreterLock => "the interpreter lock",
             ProgramLock => "a lock",
@@ -141,7 +141,8 @@ impl LockKind {
 
     /// The word is none of a lock, whatever it holds.
     pub fn is_no_lock(self) -> bool {
-        matches!(self, Self::Condition | Self::Join | Self::Barrier | Self::Channel | Self::Park)
+        use LockKind::*;
+        matches!(self, Condition | Join | Barrier | Channel | MessageRoom | Park)
     }
 
     /// Nobody waits for work by it: there is always somebody who has to come to its end.

@@ -30,6 +30,7 @@ mod lock_methods;
 mod mariadb;
 mod nginx;
 mod node;
+mod openmp;
 mod perl;
 mod pgbouncer;
 mod php;

@@ -26,13 +26,9 @@ pub(super) static RUST: Program = Program {
         plain: &[
             (
                 LockKind::Channel,
-                &[
-                    "mpmc::array::Channel::recv",
-                    "Channel::recv",
-                    "Channel::send",
-                    "mpsc::Receiver::recv",
-                ],
+                &["mpmc::array::Channel::recv", "Channel::recv", "mpsc::Receiver::recv"],
             ),
+            (LockKind::MessageRoom, &["Channel::send"]),
             (
                 LockKind::Condition,
                 &["Condvar::wait", "Condvar::wait_optional_timeout", "Condvar::wait_timeout"],

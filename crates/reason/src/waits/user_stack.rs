@@ -30,6 +30,11 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
         return Some(LockKind::Mutex);
     }
     let reported = named.locked();
+    if reported == Some(LockKind::Once)
+        && let Some(inner) = inside_of_once(frames).and_then(kind)
+    {
+        return Some(inner);
+    }
     // The machine itself holds it up, whatever the program called.
     let by_machine = [LockKind::GarbageCollection, LockKind::Monitor];
     let of_java = java::kind_of_method(frames)
@@ -45,6 +50,16 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
         return Some(LockKind::RowLock);
     }
     plain
+}
+
+/// What is further in than the innermost function that does something once, if the program is there: it is what is done once, and this thread does it.
+/// A library's result that is set once may be all that a thread does. Who waits for another to have done it is in libraries alone.
+fn inside_of_once(frames: &[UserFrame]) -> Option<&[UserFrame]> {
+    let is_once = |frame: &UserFrame| {
+        NamedFrames::of(std::slice::from_ref(frame)).locked() == Some(LockKind::Once)
+    };
+    let inner = &frames[..frames.iter().position(is_once)?];
+    inner.iter().any(|frame| !is_plumbing(frame)).then_some(inner)
 }
 
 /// Whether a thread wants a mutex that another has. It sleeps in a call of its runtime's choice, which says nothing.
@@ -393,6 +408,38 @@ mod tests {
             let frames = frames(text);
             assert_eq!((kind(&frames), function(&frames)), (*wanted, *place), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_done_once_waits_for_what_it_does_itself() {
+        let run = "std::__future_base::_State_baseV2::_M_do_set < pthread_once @libc.so.6 < std::call_once < start_thread @libc.so.6";
+        let kind = |inner: &str| kind(&frames(&format!("{inner} < {run}")));
+        let waits = "@libc.so.6 < pthread_cond_wait @libc.so.6 < consumer";
+        assert_eq!(kind(waits), Some(LockKind::Condition));
+        assert_eq!(kind("@libc.so.6 < pthread_join @libc.so.6 < finish"), Some(LockKind::Join));
+        let another = frames("@libc.so.6 < pthread_once @libc.so.6 < std::call_once < setup");
+        assert_eq!(super::kind(&another), Some(LockKind::Once), "another does it");
+    }
+
+    #[test]
+    fn who_has_something_for_a_queue_waits_for_room() {
+        for stack in [
+            "syscall @libc.so.6 < <std::thread::thread::Thread>::park < std::sync::mpmc::array::Channel<T>::send < std::sync::mpsc::SyncSender<T>::send < app::main",
+            "sem_wait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < Condition.wait @python3/threading.py < Queue.put @python3/queue.py < feed @jobs.py",
+            "Parker::park @libjvm.so < Unsafe.park @jdk/Unsafe.java < ArrayBlockingQueue.put @jdk/ArrayBlockingQueue.java < Shop.main @Shop.java",
+        ] {
+            assert_eq!(kind(&frames(stack)), Some(LockKind::MessageRoom), "{stack}");
+        }
+    }
+
+    #[test]
+    fn a_critical_section_is_a_mutex() {
+        let waits = "GOMP_critical_start @libgomp.so.1.0.0 < main._omp_fn.0 < @libgomp.so.1.0.0";
+        let waits = frames(waits);
+        assert_eq!(
+            (kind(&waits), function(&waits)),
+            (Some(LockKind::Mutex), Some("main._omp_fn.0"))
+        );
     }
 
     #[test]
