@@ -25,6 +25,7 @@ mod looked_at;
 mod masters;
 mod naming;
 pub mod network;
+mod nobodys_lock;
 mod one_by_one;
 mod only_server;
 mod open_transaction;

@@ -5,6 +5,7 @@
 
 use super::child_looked_for;
 use super::naming::by_name;
+use super::nobodys_lock;
 use super::report::{AnswerEnd, Link};
 use super::semaphores;
 use super::whole::Rest;
@@ -25,7 +26,8 @@ pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String>
     let goroutines = || of_goroutines(measures.model, last?);
     let place = of_links(end).or_else(|| goroutines().filter(|_| waits(end)));
     let place = place.or_else(|| child_looked_for::clause(measures, end));
-    let said: Vec<String> = place.into_iter().chain(semaphores::last_at(measures, end)).collect();
+    let more = semaphores::last_at(measures, end).or_else(|| nobodys_lock::reason(measures, end));
+    let said: Vec<String> = place.into_iter().chain(more).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 

@@ -101,6 +101,7 @@ pub(super) fn unnamed(
         places::does_in_go(measures, first)
             .or_else(|| looked_at::does(measures, first))
             .or_else(|| semaphores::does(measures, first))
+            .or_else(|| super::nobodys_lock::does(measures, first))
             .or_else(|| resting::within_itself(measures, first))
             .unwrap_or_else(|| waits_title(first))
     };
