@@ -60,12 +60,11 @@ impl Saved {
         let Some(without) = what_if.without(&keys).filter(|_| !keys.is_empty()) else {
             return WithoutIt::default();
         };
-        // The bound takes away the wait, and leaves the holder its time under the lock, which is what holds up.
-        if without
-            .beside
-            .as_ref()
-            .is_some_and(|(who, _)| asked.iter().any(|end| is_held_by(end, who)))
-        {
+        // The bound takes away the wait, and leaves the holder its time under the lock, which is what holds up; or whoever sleeps his time.
+        let is_causes = |(who, _): &(ThreadRef, f64)| {
+            asked.iter().any(|end| is_held_by(end, who) || is_slept_by(end, who))
+        };
+        if !without.is_needed || without.beside.as_ref().is_some_and(is_causes) {
             return WithoutIt::default();
         }
         let seconds = |ends: &[&End]| ends.iter().map(|end| end.seconds).sum::<f64>();
@@ -112,6 +111,13 @@ fn is_held_by(end: &End, who: &ThreadRef) -> bool {
     end.links.windows(2).any(|pair| is_lock(pair[0].class) && pair[1].who.tid == who.tid)
 }
 
+/// Whether an end's chain comes down to somebody who lets time pass, and is waited for by another.
+fn is_slept_by(end: &End, who: &ThreadRef) -> bool {
+    let is_rest = |class| matches!(EndKind::of(class), EndKind::Sleep | EndKind::Idle);
+    let last = end.links.last().filter(|_| end.links.len() > 1);
+    last.is_some_and(|last| is_rest(last.class) && last.who.tid == who.tid)
+}
+
 fn why(without: &Without, seconds: f64) -> String {
     match &without.beside {
         _ if without.seconds_max >= ALL * seconds => "nothing else needs that time".into(),
@@ -126,7 +132,7 @@ fn why(without: &Without, seconds: f64) -> String {
 mod tests {
     use crate::answer::explain;
     use crate::facts::*;
-    use crate::rules::scenes::thread;
+    use crate::rules::scenes::{descriptor, thread};
 
     const MS: Ns = 1_000_000;
 
@@ -181,6 +187,66 @@ mod tests {
             at(4903, Body::WindowEnd(WindowEnd::default())),
         ];
         explain(facts).answer.ends[0].without_it.why.clone()
+    }
+
+    /// What is found, and why its time is needed all the same: command 10 waits for its child 20, which waits for room in a pipe that its child 30 would have
+    /// to read, which sleeps or works meanwhile.
+    fn why_beside_reader(works: bool) -> String {
+        let (sh, tee, reads) = (thread(10, "sh"), thread(20, "tee"), thread(30, "reader"));
+        let (name, cgroups, words) = ("sh".to_string(), Vec::new(), Vec::new());
+        let target = Target { kind: TargetKind::Command, name, pid: 10, cgroups, words };
+        let at = |ms: u64, body| Fact { at_ns: ms * MS, body };
+        let fork = |child: &ThreadRef| {
+            Body::Fork(Fork { parent: sh.clone(), child: child.clone(), flags: 0 })
+        };
+        let exit = |thread: &ThreadRef| {
+            Body::Exit(Exit { thread: thread.clone(), last: true, code: Some(0) })
+        };
+        let end = |of: &ThreadRef, writable: bool| {
+            let mut end = descriptor(of.pid, 1, &of.comm, ObjectRef::Pipe { ino: 77 });
+            if let Body::Endpoint(end) = &mut end.body {
+                (end.readable, end.writable) = (!writable, writable);
+            }
+            end.body
+        };
+        let mut writes =
+            waited(tee.clone(), (30, 4900), "write", [1, 0, 0, 0, 0, 0], reads.clone());
+        if let Body::Wait(wait) = &mut writes.body {
+            wait.place.object = Some(ObjectRef::Pipe { ino: 77 });
+        }
+        let mut slept = waited(reads.clone(), (20, 4890), "clock_nanosleep", [0; 6], sh.clone());
+        if let Body::Wait(wait) = &mut slept.body {
+            let (at_ns, context) = (4890 * MS, WakeContext::HardInterrupt);
+            wait.wake = Some(Wake { at_ns, context, ..Wake::default() });
+        }
+        let ran = Ran { thread: reads.clone(), begin_ns: 20 * MS, end_ns: 4890 * MS, cpu: 1 };
+        let facts = vec![
+            at(0, Body::Target(target)),
+            at(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+            at(10, fork(&tee)),
+            at(10, fork(&reads)),
+            at(25, end(&tee, true)),
+            at(25, end(&reads, false)),
+            if works { at(4890, Body::Ran(ran)) } else { slept },
+            writes,
+            at(4891, exit(&reads)),
+            at(4902, exit(&tee)),
+            waited(sh.clone(), (20, 4902), "wait4", [20, 0, 0, 0, 0, 0], tee),
+            at(4903, exit(&sh)),
+            at(4903, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+            at(4903, Body::WindowEnd(WindowEnd::default())),
+        ];
+        let report = explain(facts);
+        let finding = report.findings.first().map(|it| (&*it.code, &*it.without_it.why));
+        format!("{finding:?}")
+    }
+
+    #[test]
+    fn the_time_that_a_cause_sleeps_is_not_needed_without_it() {
+        // Its work is the end itself, and no finding.
+        assert_eq!(why_beside_reader(true), "None");
+        let slept = why_beside_reader(false);
+        assert_eq!(slept, "Some((\"process.pipe_peer\", \"\"))");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod index;
 mod last_word;
 mod leaf;
 mod next;
+mod own_time;
 mod parallel;
 mod question;
 mod relayed;

@@ -18,10 +18,10 @@
 
 use super::chains::{ChainLink, Chains};
 use super::demand::Graph;
-use super::end::EndKind;
 use super::end::{End, EndKey, Lost};
 use super::ends::{Found, command_end_ns, command_root, named_key};
 use super::next::Next;
+use super::own_time::{self, Beside, OwnTime};
 use super::parallel::child_that_ended;
 use super::wakers::task_that_woke;
 use super::ways;
@@ -68,6 +68,8 @@ pub struct Without {
     pub seconds_max: f64,
     /// Who takes time of his own meanwhile, and how much of the end's time, seconds.
     pub beside: Option<(ThreadRef, f64)>,
+    /// The command is known to need that time: not, where he waits for what was not seen, or sleeps and nobody was seen to wait for him.
+    pub is_needed: bool,
 }
 
 /// An end without which the command is asked about.
@@ -133,7 +135,11 @@ impl WhatIf {
         let (numbers, seconds) = self.numbers(ends)?;
         // What is waited for is no line of the command's, nor do the waiter's own waits lead there.
         if numbers.iter().all(|number| self.is_for_an_end[*number]) {
-            return Some(Without { seconds_max: seconds.min(self.wall_seconds), beside: None });
+            return Some(Without {
+                seconds_max: seconds.min(self.wall_seconds),
+                beside: None,
+                is_needed: true,
+            });
         }
         Some(self.saved(&Gone { numbers: &numbers, line: None }, seconds))
     }
@@ -161,18 +167,16 @@ impl WhatIf {
         spans.dedup();
         let (needed, beside) = self.lines.longest(gone, &spans);
         let seconds_max = (self.wall_seconds - needed / 1e9).clamp(0.0, seconds.max(0.0));
-        Without { seconds_max, beside }
+        let is_needed = beside.as_ref().is_none_or(|beside| beside.is_needed);
+        let beside = beside.map(|beside| (beside.who, beside.seconds));
+        Without { seconds_max, beside, is_needed }
     }
 }
 
 /// What a piece of a line is.
 enum What {
     /// It takes its time: parts of it by the number of the end that they belong to; the rest belongs to none that is asked.
-    Own {
-        parts: Vec<(usize, f64)>,
-        /// Nobody knows what for.
-        unknown: bool,
-    },
+    Own { parts: Vec<(usize, f64)>, does: OwnTime },
     /// It waits until another line has come as far; the end that takes the wait away with it.
     After { line: usize, named: Option<usize> },
 }
@@ -258,7 +262,7 @@ impl Lines {
     }
 
     /// The longest path without an end, nanoseconds, and who is on it for most of the time that the end took.
-    fn longest(&self, gone: &Gone<'_>, spans: &[(Ns, Ns)]) -> (f64, Option<(ThreadRef, f64)>) {
+    fn longest(&self, gone: &Gone<'_>, spans: &[(Ns, Ns)]) -> (f64, Option<Beside>) {
         let reached = Reached::of(self, gone, false);
         let surely = Reached::of(self, gone, true);
         let root = (reached.value(0, self.all[0].end_ns, 0), 0, &reached);
@@ -362,11 +366,11 @@ fn own(
 ) {
     for leaf in chains.follow(who, from, to) {
         let keys = found.keys(&leaf);
-        let unknown = keys.iter().any(|(key, _)| matches!(key.0, EndKind::Open | EndKind::Idle));
+        let does = OwnTime::of(&keys, leaf.root().class);
         let numbered = |(key, part): (EndKey, f64)| Some((asked.get(&key)?.0, part));
         let parts = keys.into_iter().filter_map(numbered).collect();
         let (begin_ns, end_ns) = (leaf.begin_ns, leaf.end_ns);
-        pieces.push(Piece { begin_ns, end_ns, what: What::Own { parts, unknown } });
+        pieces.push(Piece { begin_ns, end_ns, what: What::Own { parts, does } });
     }
 }
 
@@ -471,7 +475,7 @@ impl<'l> Reached<'l> {
         let Piece { begin_ns, what, .. } = &self.lines.all[line].pieces[piece];
         let took = at_ns.saturating_sub(*begin_ns) as f64;
         match what {
-            What::Own { unknown: true, .. } if self.surely => begin,
+            What::Own { does: OwnTime::Unknown, .. } if self.surely => begin,
             What::Own { parts, .. } => begin + took * self.left(line, parts),
             What::After { named: Some(named), .. } if self.gone.has(*named, line) => begin,
             // A circle: it is left as long as it was.
@@ -511,8 +515,8 @@ impl<'l> Reached<'l> {
     }
 
     /// Who is on the path to the end of a line for most of the time within some spans, with that time, seconds.
-    fn beside(&self, line: usize, spans: &[(Ns, Ns)]) -> Option<(ThreadRef, f64)> {
-        let mut took: HashMap<usize, f64> = HashMap::new();
+    fn beside(&self, line: usize, spans: &[(Ns, Ns)]) -> Option<Beside> {
+        let mut took: HashMap<usize, Vec<(OwnTime, f64)>> = HashMap::new();
         let (mut line, mut at_ns) = (line, self.lines.all[line].end_ns);
         for _ in 0..2 * self.lines.order.len() + 2 {
             let own = &self.lines.all[line];
@@ -524,10 +528,10 @@ impl<'l> Reached<'l> {
             };
             let piece = &own.pieces[index];
             match &piece.what {
-                What::Own { parts, unknown } if !(*unknown && self.surely) => {
+                What::Own { parts, does } if !(*does == OwnTime::Unknown && self.surely) => {
                     let end_ns = piece.end_ns.min(at_ns);
                     let ns = overlap(spans, piece.begin_ns, end_ns) as f64 * self.left(line, parts);
-                    *took.entry(line).or_default() += ns / 1e9;
+                    took.entry(line).or_default().push((*does, ns / 1e9));
                 }
                 What::After { line: other, named }
                     if !named.is_some_and(|named| self.gone.has(named, line)) =>
@@ -542,8 +546,9 @@ impl<'l> Reached<'l> {
             }
             at_ns = piece.begin_ns;
         }
-        let most = took.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-        Some((self.lines.all[most.0].who.clone(), most.1)).filter(|(_, seconds)| *seconds > 0.0)
+        let all = took.into_iter().map(|(line, did)| (line, own_time::all(&did), did));
+        let (line, _, did) = all.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+        Beside::of(self.lines.all[line].who.clone(), &did, self.surely)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::facts::*;
+use crate::graph::end::EndKind;
 use crate::rules::scenes::thread;
 use crate::waits::WaitClass;
 use crate::waits::timeline::Observed;
@@ -236,6 +237,38 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
         alone.without_one(&graph.ends[0].key(), one.model.threads.key(&thread(20, "job"))),
         None
     );
+}
+
+/// A runtime's own thread sleeps beside the child, and nobody is seen to wait for it; or works.
+#[test]
+fn a_helper_thread_that_only_sleeps_is_not_known_to_be_needed() {
+    let without = |works: bool| {
+        let mut facts = command(&[sleeps(20, 3)], SECOND);
+        let (begin_ns, end_ns) = (SECOND / 20, 3 * SECOND);
+        let me = ThreadRef { tid: 12, ..thread(10, "helper") };
+        let forked = Fork { parent: thread(10, "sh"), child: me.clone(), flags: 0 };
+        facts.push(at(begin_ns, Body::Fork(forked)));
+        let context = WakeContext::HardInterrupt;
+        let wait = Wait {
+            thread: me.clone(),
+            begin_ns,
+            end_ns,
+            place: place("clock_nanosleep", 0),
+            wake: Some(Wake { at_ns: end_ns, context, ..Wake::default() }),
+            ..Wait::default()
+        };
+        let ran = Ran { thread: me.clone(), begin_ns, end_ns, cpu: 1 };
+        facts.push(at(end_ns, if works { Body::Ran(ran) } else { Body::Wait(wait) }));
+        facts.push(at(end_ns, Body::Exit(Exit { thread: me, last: false, code: Some(0) })));
+        let Observed { model, timelines } = Observed::new(facts);
+        let graph = Graph::of(&model, &timelines, &mut |_| {});
+        let what_if = WhatIf::of(&graph).expect("a command");
+        let slept = graph.ends.iter().find(|end| end.kind == EndKind::Sleep).expect("the child");
+        let without = what_if.without(&[slept.key()]).expect("asked");
+        (without.beside.map(|(who, _)| who.comm), without.is_needed)
+    };
+    assert_eq!(without(true), (Some("helper".into()), true));
+    assert_eq!(without(false), (Some("helper".into()), false));
 }
 
 /// A runtime's own thread works beside the child, and ends with the process or by itself before.
