@@ -30,7 +30,7 @@ pub struct Wording {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing; nobody waits for it now.
+    /// Worth knowing; nobody is known to wait for it now.
     Note,
     /// Somebody is slower for it.
     Warning,
