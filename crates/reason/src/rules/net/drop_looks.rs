@@ -36,6 +36,10 @@ pub(super) enum Look {
     SocketMemory,
     /// Policies of IPsec.
     Policies,
+    /// Policies of IPsec, or routes.
+    Discarding,
+    /// What a queueing discipline lets through.
+    Queue,
     /// The interface itself.
     Interface,
     /// Where in the kernel it happens.
@@ -47,11 +51,17 @@ impl Look {
     pub(super) fn is_of_no_interface(self) -> bool {
         matches!(
             self,
-            Self::Routes | Self::Ports | Self::SocketMemory | Self::Policies | Self::CgroupPrograms
+            Self::Routes
+                | Self::Ports
+                | Self::SocketMemory
+                | Self::Policies
+                | Self::Discarding
+                | Self::CgroupPrograms
         )
     }
 
     /// What to do in words, and the tool that does it with what it is given. `device` as a shell takes it.
+    // LONG FUNCTION: a table, one arm for each place to look at.
     pub(super) fn command(
         self,
         device: &str,
@@ -106,7 +116,21 @@ impl Look {
                 "cat",
                 "/proc/net/sockstat /proc/sys/net/ipv4/tcp_mem /proc/sys/net/ipv4/udp_mem".into(),
             ),
-            Self::Policies => ("see the policies of IPsec", "ip", "xfrm policy".into()),
+            Self::Policies => (
+                "see the policies of IPsec, and whether each has its states (ip xfrm state): who agrees on keys (IKE) makes them",
+                "ip",
+                "xfrm policy".into(),
+            ),
+            Self::Discarding => (
+                "see whether a policy of IPsec is for them that has no state (ip xfrm state), and which way they are to go (ip route get)",
+                "ip",
+                "xfrm policy".into(),
+            ),
+            Self::Queue => (
+                "give it a burst that a whole packet fits into: the MTU and the link's header at least; what it has and counts",
+                "tc",
+                format!("-s qdisc show dev {device}"),
+            ),
             Self::Interface => (
                 "see how the interface is set, and what it counts",
                 "ip",

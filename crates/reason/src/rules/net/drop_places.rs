@@ -7,7 +7,7 @@
 //!
 //! Edit together: drop_reasons.rs, mtu.rs, bad_checksum.rs, packet_dropped.rs.
 
-use crate::facts::{Link, PacketDrops};
+use crate::facts::{Link, PacketDrops, QdiscSample};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
@@ -16,9 +16,10 @@ use crate::measure::tcp_stream::Stream;
 use crate::model::net::NEXT_HOP_GIVEN_UP_NS;
 use crate::model::object::Object;
 use crate::rules::net::drop_looks::Look;
-use crate::rules::net::drop_reasons::{Cause, Matter, cause};
+use crate::rules::net::drop_reasons::{Cause, Matter, NO_STATE, cause};
 use crate::rules::net::dropped_packets::{LOST_ONE, Losing, losing};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// What is dropped at one place for one reason.
 pub(super) struct DropsAt<'m> {
@@ -35,6 +36,9 @@ const NO_QUEUE: &str = "QDISC_DROP";
 /// The reason, and functions that drop for it where none is given, of packets whose next hop does not answer (net/core/neighbour.c).
 const NO_NEIGHBOUR: [&str; 4] =
     ["NEIGH_FAILED", "neigh_invalidate", "arp_error_report", "ndisc_error_report"];
+/// The function that discards what goes out by a way to nowhere, and the interface that such a way of IPsec's has.
+const DISCARDS: &str = "dst_discard_out";
+const LOOPBACK: &str = "lo";
 /// The first time that a connection is asked for again is after so long (TCP_TIMEOUT_INIT), and a moment.
 const FIRST_AGAIN_NS: u64 = 1_500_000_000;
 
@@ -184,6 +188,39 @@ pub(super) fn interface<'m>(measures: &'m Measures<'_>, kind: &PacketDrops) -> O
     links.find(|link| (link.netns, link.index) == (kind.netns, kind.index))
 }
 
+/// A token bucket into which no full packet of its interface fits: it drops those however empty it is. One in which packets stood may have dropped
+/// them for want of room.
+fn too_small_burst<'m>(
+    measures: &'m Measures<'_>,
+    kind: &PacketDrops,
+    link: Option<&Link>,
+) -> Option<&'m QdiscSample> {
+    if kind.reason != NO_QUEUE {
+        return None;
+    }
+    let mtu = u64::from(link?.mtu);
+    let mut queues = measures.model.net.qdiscs.values();
+    queues.find_map(|series| {
+        let is_of = |it: &QdiscSample| {
+            (it.netns, it.index) == (kind.netns, kind.index) && it.kind == "tbf" && !it.class
+        };
+        let (_, last) = series.last().filter(|(_, it)| is_of(it))?;
+        let (_, first) = series.first()?;
+        let is_empty = series.iter().all(|(_, it)| it.backlog_packets == 0);
+        let is_small = last.burst_bytes.is_some_and(|burst| burst > 0 && burst < mtu);
+        (is_small && is_empty && last.drops > first.drops).then_some(last)
+    })
+}
+
+/// Packets of IPv4 that leave for elsewhere and were given a way to nowhere at lo: the kernel makes one only for IPsec, where a policy has no state
+/// (ipv4_blackhole_route). A way whose interface is gone is at no interface that has a name here.
+fn is_for_ipsec(kind: &PacketDrops) -> bool {
+    let goes_out = |to: IpAddr| to.is_ipv4() && !to.is_loopback();
+    kind.function == DISCARDS
+        && kind.interface == LOOPBACK
+        && kind.flows.iter().all(|flow| goes_out(flow.to.ip().to_canonical()))
+}
+
 /// Why packets were dropped, as far as the reason and what else was read say it.
 fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
     let link = || interface(measures, kind);
@@ -191,6 +228,22 @@ fn cause_of(measures: &Measures<'_>, kind: &PacketDrops) -> Option<Cause> {
     if kind.reason == NO_QUEUE && link().is_some_and(|link| link.carrier == Some(false)) {
         let clause = "the interface has no carrier: its cable or its other end is down".into();
         return Some(Cause { clause, look: Look::Interface, matter: Matter::Other });
+    }
+    if let Some(queue) = too_small_burst(measures, kind, link()) {
+        let clause = format!(
+            "its queue ({} {}) drops each that is longer than its burst of {} bytes",
+            queue.kind,
+            queue.handle,
+            queue.burst_bytes.unwrap_or_default()
+        );
+        return Some(Cause { clause, look: Look::Queue, matter: Matter::Other });
+    }
+    if is_for_ipsec(kind) {
+        return Some(Cause {
+            clause: NO_STATE.into(),
+            look: Look::Policies,
+            matter: Matter::Other,
+        });
     }
     if is_no_neighbour(kind) {
         let clause = "no host there answers for their next hop (ARP, neighbour discovery)".into();

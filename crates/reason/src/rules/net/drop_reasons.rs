@@ -42,6 +42,10 @@ const NOT_TAKEN_BY_PEER: &str =
 const CHECKSUM: &str = "their checksum is wrong";
 const NO_ROUTE: &str = "no route leads on from there, or one forbids them";
 const BLACK_HOLE: &str = "a route there is a black hole for them, or its interface is gone";
+const DISCARDED: &str = "what they were to leave by discards them: a policy of IPsec that has no state for them, a route that is a black hole, or an interface that is gone";
+/// Of a packet of IPv4 that the kernel sends to lo to be discarded: only IPsec makes such a way (ipv4_blackhole_route).
+pub(super) const NO_STATE: &str =
+    "a policy of IPsec is for them, and no state (no keys) for it is there yet";
 const SHORT: &str = "they are shorter than their headers say";
 const SIGNATURE: &str = "their signature (TCP MD5 or AO) is missing or wrong";
 const FORGED: &str = "their source address cannot come from there (a martian)";
@@ -175,7 +179,7 @@ const FUNCTIONS: &[(&str, &str, Look)] = &[
         Look::Routes,
     ),
     ("dst_discard", BLACK_HOLE, Look::Routes),
-    ("dst_discard_out", BLACK_HOLE, Look::Routes),
+    ("dst_discard_out", DISCARDED, Look::Discarding),
     ("ip_error", NO_ROUTE, Look::Routes),
     ("ip6_pkt_drop", NO_ROUTE, Look::Routes),
     ("ip6_pkt_discard", NO_ROUTE, Look::Routes),
@@ -264,6 +268,7 @@ mod tests {
     #[test]
     fn without_a_reason_the_function_may_say_it() {
         assert_eq!(of("", "dst_discard").map(|it| it.1), Some(Look::Routes));
+        assert_eq!(of("", "dst_discard_out").map(|it| it.1), Some(Look::Discarding));
         assert_eq!(of("", "kfree_skb_list"), None, "a kernel without reasons says all functions");
         assert_eq!(of(NOT_SPECIFIED, "tcp_v4_rcv"), None, "the protocol does not need it");
         assert_eq!(of(NOT_SPECIFIED, "dev_kfree_skb_any_reason"), None, "it was sent");

@@ -59,6 +59,7 @@ pub(crate) mod neighbour_table_full;
 pub(crate) mod neighbour_wrong;
 pub(crate) mod no_route;
 pub(crate) mod no_way_back;
+mod nobody_bound;
 pub(crate) mod one_receive_cpu;
 pub(crate) mod overlay_port;
 pub(crate) mod overlay_unknown;

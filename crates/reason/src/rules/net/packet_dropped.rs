@@ -169,6 +169,9 @@ impl Said<'_, '_> {
             },
             Look::Routes => format!("routes to {}", self.first().flow.to.ip().to_canonical()),
             Look::Neighbours => format!("next hop to {}", self.first().flow.to.ip().to_canonical()),
+            Look::Policies => format!("IPsec to {}", self.first().flow.to.ip().to_canonical()),
+            Look::Discarding => format!("way to {}", self.first().flow.to.ip().to_canonical()),
+            Look::Queue => format!("queue of {at}"),
             Look::Filters => format!("tc filter of {at}"),
             Look::Programs => format!("program at {at}"),
             Look::CgroupPrograms => "filter of the socket or its cgroup".into(),
@@ -368,6 +371,44 @@ mod tests {
             "{}",
             found[0].title
         );
+    }
+
+    #[test]
+    fn a_policy_of_ipsec_without_a_state_is_no_black_hole() {
+        let said = |interface: &str| {
+            let mut facts = asks(0, 48, "10.0.0.1:40000", "NOT_SPECIFIED");
+            if let Body::PacketDrops(drops) = &mut facts[2].body {
+                (drops.function, drops.interface) = ("dst_discard_out".into(), interface.into());
+            }
+            findings(facts).remove(0)
+        };
+        let found = said("lo");
+        assert_eq!((&*found.code, &*found.culprit.name), (CODE, "IPsec to 192.0.2.1"));
+        assert!(found.title.contains("a policy of IPsec is for them"), "{}", found.title);
+        let found = said("");
+        assert_eq!(found.culprit.name, "way to 192.0.2.1");
+        assert!(found.title.ends_with("or an interface that is gone"), "{}", found.title);
+        assert_eq!(found.remedy[0].command, "ip xfrm policy");
+    }
+
+    #[test]
+    fn a_token_bucket_that_no_full_packet_fits_into_is_said() {
+        let said = |burst: u64, backlog: u64| {
+            let mut facts = asks(0, 48, "10.0.0.1:40000", "QDISC_DROP");
+            for at in [1, 20, 49] {
+                let mut sample = qdisc(false, "1:", backlog, 625_000, 10, at);
+                if let Body::QdiscSample(sample) = &mut sample.body {
+                    (sample.burst_bytes, sample.drops) = (Some(burst), at);
+                }
+                facts.push(sample);
+            }
+            findings(facts).into_iter().find(|it| it.code == CODE)
+        };
+        let found = said(1_000, 0).expect("a finding");
+        assert_eq!(found.culprit.name, "queue of eth0");
+        assert!(found.title.ends_with("longer than its burst of 1000 bytes"), "{}", found.title);
+        assert!(said(1_600, 0).is_none(), "a full packet fits");
+        assert!(said(1_000, 9).is_none(), "it may have been full");
     }
 
     #[test]

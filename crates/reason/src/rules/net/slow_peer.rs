@@ -17,6 +17,7 @@ use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::rules::net::address_family::{ASKED_AGAIN, NEXT};
 use crate::rules::net::dropped_packets::{NOTICED, is_noticed};
+use crate::rules::net::nobody_bound;
 use crate::rules::net::relay_legs::{self, FAR, LONGER, Legs};
 use crate::rules::net::slow_peer_words::{answering, connecting, may_send_more};
 use crate::rules::proof::Proof;
@@ -180,7 +181,10 @@ fn matched<'m>(
     let is_open = what == For::More && own.iter().any(|at| may_be_protocol(measures, &ends[*at]));
     let wording = match what {
         For::Connection => connecting(measures, address, &end, again),
-        For::Data => answering(measures, address, &end, again),
+        For::Data => match nobody_bound::unheard(measures, &end) {
+            Some(unheard) => nobody_bound::wording(measures, &end, unheard),
+            None => answering(measures, address, &end, again),
+        },
         For::More => may_send_more(measures, address, &end, is_open),
     };
     let by = Culprit::peer(address.ip().to_string(), address.to_string());
@@ -231,6 +235,29 @@ mod tests {
         let (text, way) = found("udp");
         assert!(!text.contains("sent nothing twice"), "{text}");
         assert_eq!(way.as_deref(), Some("mtr -n --udp --port 123 192.0.2.1"));
+    }
+
+    #[test]
+    fn of_an_address_of_this_host_nothing_says_that_its_way_is_far() {
+        let text = |here: Option<Fact>| {
+            let mut facts = asks(48);
+            facts.extend(counters(&[("Tcp.RetransSegs", 3, 3)]).into_iter().chain(here));
+            findings(of_command(facts)).remove(0).text
+        };
+        assert!(text(None).contains("sent nothing twice"));
+        let lost = dropped("QDISC_DROP", "tcp", "192.0.2.1:80", "10.0.0.1:40000", 9);
+        let here = AddressHere {
+            netns: 1,
+            address: "192.0.2.1".parse().expect("an address"),
+            far_netns: 2,
+            far_index: 4,
+            hardware: Vec::new(),
+            tunnel: String::new(),
+        };
+        for other in [lost, fact(Body::AddressHere(here))] {
+            let text = text(Some(other));
+            assert!(!text.contains("sent nothing twice"), "{text}");
+        }
     }
 
     #[test]

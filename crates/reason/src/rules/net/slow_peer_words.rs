@@ -24,7 +24,7 @@ pub(super) fn answering(
     again: Option<u64>,
 ) -> Wording {
     let waits = who_waits(measures, end);
-    let nothing_lost = match is_here(address) {
+    let nothing_lost = match is_here(address) || is_of_this_host(measures, end) {
         true => "",
         false => {
             " This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
@@ -90,6 +90,20 @@ pub(super) fn may_send_more(
 /// A loopback address never leaves its host: whoever has the other end is a process here, which only root may see, or behind a translation.
 fn is_here(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
+}
+
+/// The peer's address is one of another network namespace of this host, or packets that it sent were dropped on this host: what that other end
+/// sends again is not counted where it is waited for.
+fn is_of_this_host(measures: &Measures<'_>, end: &End) -> bool {
+    let Object::Inet(ino) = end.object else { return false };
+    let Some(socket) = measures.model.called.socket(ino) else { return false };
+    let net = &measures.model.net;
+    let to = (socket.netns, socket.remote.ip().to_canonical());
+    let mut flows = net.drops.iter().flat_map(|drops| &drops.flows);
+    net.drop_causes.addresses_here.contains_key(&to)
+        || flows.any(|it| {
+            it.protocol == socket.protocol && (it.from, it.to) == (socket.remote, socket.local)
+        })
 }
 
 /// What is said of such a peer.
