@@ -38,6 +38,8 @@ pub(super) enum Look {
     Policies,
     /// Policies of IPsec, or routes.
     Discarding,
+    /// Programs that take packets from the filter.
+    FilterQueues,
     /// What a queueing discipline lets through.
     Queue,
     /// The interface itself.
@@ -55,6 +57,7 @@ impl Look {
                 | Self::Ports
                 | Self::SocketMemory
                 | Self::Policies
+                | Self::FilterQueues
                 | Self::Discarding
                 | Self::CgroupPrograms
         )
@@ -135,6 +138,11 @@ impl Look {
                 "see how the interface is set, and what it counts",
                 "ip",
                 format!("-d -s link show dev {device}"),
+            ),
+            Self::FilterQueues => (
+                "start the program that takes them from that queue, or let the rule pass them without one (bypass); the queues, and who takes them",
+                "cat",
+                "/proc/net/netfilter/nfnetlink_queue".into(),
             ),
             Self::Kernel => (
                 "see where in the kernel they are dropped",

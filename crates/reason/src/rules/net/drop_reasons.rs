@@ -168,6 +168,9 @@ const OTHERS: &[&str] = &[
 /// The reason that says nothing.
 const NOT_SPECIFIED: &str = "NOT_SPECIFIED";
 
+/// A verdict of `queue` gives a packet to a program; without one at that number, or without room for it, it is dropped.
+const NOT_TAKEN_BY_PROGRAM: &str = "a rule of the filter hands them to a program (NFQUEUE), and none takes them at that queue, or it is full";
+
 /// Functions that drop for one reason alone, where none is given.
 const FUNCTIONS: &[(&str, &str, Look)] = &[
     ("__dev_forward_skb", NOT_TAKEN_BY_PEER, Look::MtuOfPeer),
@@ -180,6 +183,7 @@ const FUNCTIONS: &[(&str, &str, Look)] = &[
     ),
     ("dst_discard", BLACK_HOLE, Look::Routes),
     ("dst_discard_out", DISCARDED, Look::Discarding),
+    ("nf_queue", NOT_TAKEN_BY_PROGRAM, Look::FilterQueues),
     ("ip_error", NO_ROUTE, Look::Routes),
     ("ip6_pkt_drop", NO_ROUTE, Look::Routes),
     ("ip6_pkt_discard", NO_ROUTE, Look::Routes),
@@ -256,6 +260,13 @@ mod tests {
         assert_eq!(matter("FRAG_REASM_TIMEOUT", ""), Some(Matter::Other), "none was too long");
         assert_eq!(matter("UDP_CSUM", ""), Some(Matter::Checksum));
         assert_eq!(matter("SKB_CSUM", ""), Some(Matter::Other), "it could not be made here");
+    }
+
+    #[test]
+    fn what_no_program_takes_from_the_filter_is_said() {
+        let (clause, look) = of("NOT_SPECIFIED", "nf_queue").expect("a cause");
+        assert!(clause.contains("none takes them at that queue"), "{clause}");
+        assert_eq!(look, Look::FilterQueues);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Two witnesses: the routes of the namespace that has the address say so of who asks, and that namespace counts packets that no route leads
 //! for while somebody waits; of IPv6, which does not count those that a route refuses, its listeners' attempts that came to nothing. A
 //! listener drops such an attempt without a word, and no packet of it is ever sent, so none is dropped. Must not: say so where the counters
-//! stand still (behind a translation it is another address that is answered). Rejected: a packet on the way back that a router drops
+//! stand still (behind a translation it is another address that is answered), or where two networks of this host have the
+//! address. Rejected: a packet on the way back that a router drops
 //! (packet_dropped.rs has it).
 //!
 //! Edit together: probe's readers/next_hops.rs.
@@ -22,7 +23,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// The rule.
@@ -88,8 +89,15 @@ fn asked<'m>(measures: &'m Measures<'m>, end: &End) -> Option<(&'m InetRef, &'m 
     let to = (socket.netns, socket.remote.ip().to_canonical());
     let way = measures.model.net.drop_causes.no_ways_back.get(&to)?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
-    let is_its = way.source == socket.local.ip().to_canonical();
+    let is_its = way.source == socket.local.ip().to_canonical() && is_at_one_place(measures, to);
     (is_connecting && is_open && is_its).then_some((socket, way))
+}
+
+/// Whether no two network namespaces of this host have an address: which of them a client reaches, nobody has followed.
+fn is_at_one_place(measures: &Measures<'_>, to: (u32, IpAddr)) -> bool {
+    let here = measures.model.net.drop_causes.addresses_here.get(&to);
+    let places: BTreeSet<u32> = here.into_iter().flatten().map(|it| it.far_netns).collect();
+    places.len() <= 1
 }
 
 fn matched<'m>(
@@ -224,6 +232,19 @@ mod tests {
         facts.retain(|fact| !matches!(fact.body, Body::NetCounters(_)));
         facts.extend(counters(&[("TcpExt.ListenDrops", 3, 9)]));
         assert!(!codes(facts).contains(&CODE.into()), "a listener drops for other reasons too");
+    }
+
+    #[test]
+    fn of_an_address_that_two_networks_have_nobody_knows_whose_way_it_is() {
+        let here = |far_netns| {
+            let (netns, address) = (1, "192.0.2.1".parse().expect("an address"));
+            let (far_index, hardware, tunnel) = (2, Vec::new(), String::new());
+            let of = AddressHere { netns, address, far_netns, far_index, hardware, tunnel };
+            fact(Body::AddressHere(of))
+        };
+        let with = |all: Vec<Fact>| codes([connects("192.0.2.1", 3, NoRoute::None), all].concat());
+        assert!(with(vec![here(1), here(1)]).contains(&CODE.into()));
+        assert!(!with(vec![here(1), here(7)]).contains(&CODE.into()));
     }
 
     #[test]
