@@ -6,6 +6,7 @@ place of its own, not even that. The truth names the process; an answer that lea
 
 import time
 
+from harness.processes import descendants
 from harness.stage import tool
 from harness.truth import HEALTHY, Truth, case, pid, run
 from programs.web import PEER, PY, curl, java_server
@@ -18,6 +19,17 @@ def hold():
 t = threading.Thread(target=hold, name='holder'); t.start(); time.sleep(0.1)
 with lock: pass
 t.join()
+"""
+
+FORKED = """
+import os, threading, time
+lock = threading.Lock()
+def hold():
+    with lock: time.sleep(1)
+t = threading.Thread(target=hold); t.start(); time.sleep(0.1)
+child = os.fork()
+if child == 0: lock.acquire()
+t.join(); os.waitpid(child, 0)
 """
 
 ABBA = """
@@ -117,6 +129,14 @@ def python_lock(s):
     yield run([PY, script, s.seconds(2.5, 3.3)], truth, wall=1, quick=True)
     process = s.waiting([PY, script, "60"], 0.5)
     yield pid(process, truth.plus(who=(process.pid,)), "hang", secs=2, standing=True)
+
+
+@case("python-forked-lock")
+def python_forked_lock(s):
+    """A process forks while another of its threads has a lock: the child has the lock, and nobody who lets it go."""
+    parent = s.waiting([PY, s.file("forked.py", FORKED)], 2)
+    child = descendants(parent.pid)[-1]
+    yield pid(child, Truth(end=("lock",), unseen=True), "child", secs=2, standing=True)
 
 
 @case("python-deadlock")

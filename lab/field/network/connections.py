@@ -58,6 +58,26 @@ def connect_nobody(s):
     yield run(["curl", "-s", f"http://{address}/"], truth, inside=["ip", "netns", "exec", here], wall=1)
 
 
+UDP = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(float(sys.argv[2]))
+for _ in range(2):
+    s.sendto(b'ask', ('127.0.0.1', int(sys.argv[1])))
+    try: print(s.recvfrom(99)); break
+    except OSError: pass
+"""
+
+
+@case("udp-nobody-listens")
+def udp_nobody_listens(s):
+    """Questions by UDP to a port of this host at which nobody listens: the client's socket is not connected and never hears that."""
+    port = s.port()
+    client = [PY, s.file("udp.py", UDP), port]
+    truth = Truth(end=("remote",), object=(f"127.0.0.1:{port}",), code=("net.slow_peer",), culprit=("127.0.0.1", f"127.0.0.1:{port}"))
+    yield run([*client, s.seconds(1.6, 2.2)], truth, wall=1)
+    yield pid(s.waiting([*client, 2]), truth, "hang", secs=4)
+
+
 @case("peer-gone")
 def peer_gone(s):
     """The server's cable is pulled in the middle of a download."""

@@ -141,6 +141,38 @@ def way_does_not_pass(s):
     yield pid(s.waiting([*way.client, "curl", "-s", url]), truth, "hang", secs=4)
 
 
+@case("way-is-kept-by-programs")
+def way_is_kept_by_programs(s):
+    """The router's filter hands packets to a program that is not there; the client's IPsec has a policy and no keys; a burst that no packet fits into."""
+    way = Way(s)
+    big(s)
+    port = s.port()
+    s.spawn([*way.server, PY, "-m", "http.server", port, "-b", way.address, "-d", s.dir / "www"], log="http.log")
+    s.wait(lambda: f":{port} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
+    url = f"http://{way.address}:{port}/big"
+    clients = {
+        "curl": ["curl", "-s", "-m", "4", "-o", "/dev/null", url],
+        "wget": ["wget", "-q", "-O", "/dev/null", "-t", "1", "-T", "4", url],
+    }
+    yield run(clients["curl"], HEALTHY, "twin", inside=way.client)
+
+    def faults():
+        way.of_router(f"iptables -A FORWARD -p tcp --dport {port} -j NFQUEUE --queue-num {s.random.randrange(3, 90)}")
+        yield "queue", dropped(way, way.near_if)
+        way.whole()
+        policy = f"src {way.here_address} dst {way.address}"
+        way.ip(f"-n {way.here} xfrm policy add {policy} dir out tmpl {policy} proto esp mode transport")
+        yield "ipsec", dropped(way, f"IPsec to {way.address}")
+        way.ip(f"-n {way.here} xfrm policy flush")
+        way.ip(f"netns exec {way.behind} tc qdisc add dev eth0 root tbf rate 10mbit burst {s.random.randrange(800, 1200)} limit 30000")
+        yield "burst", dropped(way, "queue of eth0")
+
+    for fault, truth in faults():
+        for label, argv in clients.items():
+            yield run(argv, truth, f"{label}-{fault}", inside=way.client, wall=2)
+        yield pid(s.waiting([*way.client, "curl", "-s", "-o", "/dev/null", url]), truth, f"hang-{fault}", secs=4)
+
+
 @case("way-of-names")
 def way_of_names(s):
     """Questions to a name server behind a router that drops them."""

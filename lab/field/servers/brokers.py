@@ -97,6 +97,9 @@ def nats_request(s):
     yield run(ask(0), HEALTHY, "twin")
     truth = Truth(end=("sleep",), who=(service.pid,), code=BEHIND)
     yield run(ask(s.seconds(2.3, 3)), truth, "slow", wall=1)
+    client = s.waiting(ask(6), 0.3)
+    yield pid(client, truth, "client-hang", secs=1, standing=True)
+    s.wait(lambda: s.sh(f"timeout 8 {PY} {script} {port} 0"), "the service is free")
     s.waiting(ask(6), 0.3)
     yield pid(service, truth, "service-hang", secs=1, standing=True)
 

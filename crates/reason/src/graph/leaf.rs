@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// Why whoever is at the other end of what is polled is next (ways/owed/descriptors.rs).
 pub(super) const BECAUSE_POLLED: &str = "of what is waited for nothing else leads on";
+/// Why a worker that a broker has given a question to is next (ways/owed/handed_out.rs): it holds nothing of the broker's.
+pub(super) const BECAUSE_HANDED_OUT: &str =
+    "it was given something just as the question came, and reads nothing since";
 
 /// One link: who did what, on what, when.
 #[derive(Debug, Clone)]
@@ -204,7 +207,9 @@ impl Leaf {
         let link = &self.links[at];
         let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
-        let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
+        let by_another = link.class == WaitClass::FutexWait
+            && next.who.pid != link.who.pid
+            && link.because != Some(BECAUSE_HANDED_OUT);
         // A process whose unit is to start may well wait for its own clients by then, and so may a worker whose master waits for its end, and who was asked
         // over a connection: of two scripts of one language both have its name.
         let holds_nothing = [
