@@ -30,18 +30,30 @@ def big(s):
     return s.file("www/big", "x" * 200_000)
 
 
-@case("narrow-way-web")
-def narrow_way_web(s):
-    """A link on the way back takes only short packets: connecting is quick, and the page never comes."""
-    way = Way(s)
+def served(s, way):
+    """A server of such a page behind the router: its port, and the page."""
     big(s)
     port = s.port()
     s.spawn([*way.server, PY, "-m", "http.server", port, "-b", way.address, "-d", s.dir / "www"], log="http.log")
     s.wait(lambda: f":{port} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
-    url = f"http://{way.address}:{port}/big"
-    clients = {
+    return port, f"http://{way.address}:{port}/big"
+
+
+def fetchers(url):
+    """Programs that fetch a page, and give up after four seconds."""
+    return {
         "curl": ["curl", "-s", "-m", "4", "-o", "/dev/null", url],
         "wget": ["wget", "-q", "-O", "/dev/null", "-t", "1", "-T", "4", url],
+    }
+
+
+@case("narrow-way-web")
+def narrow_way_web(s):
+    """A link on the way back takes only short packets: connecting is quick, and the page never comes."""
+    way = Way(s)
+    _, url = served(s, way)
+    clients = {
+        **fetchers(url),
         "python": [PY, "-c", f"import urllib.request as u; u.urlopen('{url}', timeout=4).read()"],
         "node": [tool("node"), "-e", f"setTimeout(() => process.exit(1), 4000); require('http').get('{url}', r => r.resume())"],
     }
@@ -145,15 +157,8 @@ def way_does_not_pass(s):
 def way_is_kept_by_programs(s):
     """The router's filter hands packets to a program that is not there; the client's IPsec has a policy and no keys; a burst that no packet fits into."""
     way = Way(s)
-    big(s)
-    port = s.port()
-    s.spawn([*way.server, PY, "-m", "http.server", port, "-b", way.address, "-d", s.dir / "www"], log="http.log")
-    s.wait(lambda: f":{port} " in s.sh(" ".join([*way.server, "ss", "-ltn"])), "the server")
-    url = f"http://{way.address}:{port}/big"
-    clients = {
-        "curl": ["curl", "-s", "-m", "4", "-o", "/dev/null", url],
-        "wget": ["wget", "-q", "-O", "/dev/null", "-t", "1", "-T", "4", url],
-    }
+    port, url = served(s, way)
+    clients = fetchers(url)
     yield run(clients["curl"], HEALTHY, "twin", inside=way.client)
 
     def faults():

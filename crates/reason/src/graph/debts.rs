@@ -18,7 +18,7 @@ use crate::model::Model;
 use crate::threshold::Threshold;
 use crate::waits::dns_question::asked_by_others;
 use crate::waits::poll_intent::DNS_PORT;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
 static CLOSED_MIN: Threshold = Threshold::new(
@@ -103,6 +103,8 @@ pub struct Debts {
     /// Connections that a process made, and on which the other end has had the last word by the end of the look: the question before
     /// it, seen to stand until that came.
     answered: HashMap<(u32, u64), Debt>,
+    /// The same by when that word came.
+    answered_at: BTreeMap<Ns, Vec<(u32, u64)>>,
     /// Connections that a process made, and on which nobody has said a word by the end of the look: since when.
     unspoken: HashMap<(u32, u64), Ns>,
     /// Processes that made a connection.
@@ -158,7 +160,9 @@ impl Debts {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 (Spoke::Peer, false) if seen_ns == model.look.end_ns => {
-                    debts.answered.insert((pid, socket.ino), answered(socket.ino, *at_ns, turn));
+                    let word = answered(socket.ino, *at_ns, turn);
+                    debts.answered_at.entry(word.seen_ns).or_default().push((pid, socket.ino));
+                    debts.answered.insert((pid, socket.ino), word);
                     continue;
                 }
                 _ => continue,
@@ -317,6 +321,11 @@ impl Debts {
     /// The question of a process on a connection that was answered, and that it has asked nothing after.
     pub fn last_answered(&self, pid: u32, ino: u64) -> Option<&Debt> {
         self.answered.get(&(pid, ino))
+    }
+
+    /// Processes with the connections that they made on which the other end's last word came within a time.
+    pub fn answered_within(&self, from_ns: Ns, to_ns: Ns) -> impl Iterator<Item = (u32, u64)> {
+        self.answered_at.range(from_ns..=to_ns).flat_map(|(_, all)| all.iter().copied())
     }
 
     /// The questions of a process that were answered since a time, and that nothing was asked after on their connections.

@@ -2,15 +2,15 @@
 //! of tasks do.
 //!
 //! Nothing on the worker's connection says that it is at work for somebody: it made that connection, and the other end has had the last word there, as of
-//! a client that has its answer. But that word came as the question of somebody came to the broker who has no answer yet, and none of the worker's threads
-//! would hear another. By the clocks of the connections: a unix socket has none. Must not: choose where two workers were sent something then (each
+//! a client that has its answer. But that word came as the question of somebody came to the broker who has no answer yet, the worker had said nothing
+//! right before it, and none of its threads would hear another. By the clocks of the connections: a unix socket has none. Must not: choose where two workers were sent something then (each
 //! subscriber hears of it), or believe a word that came before the question. Rejected: whoever was sent something last and does something else since
 //! (each client of a database).
 
 use super::debts::Debt;
 use super::index::Index;
 use super::relayed::CLOCKS_APART;
-use crate::facts::{Ns, ObjectRef, ThreadRef};
+use crate::facts::{Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -19,23 +19,27 @@ use std::collections::BTreeMap;
 /// The worker to whom a broker gave the question that a wait of its client is for.
 pub(super) fn worker(index: &Index<'_>, asks: &WaitSpan, broker: u32) -> Option<ThreadRef> {
     let asked_ns = question(index, asks)?.asked_ns();
-    let given = |worker: u32, ino: u64| {
-        let word = index.debts.last_answered(worker, ino);
-        word.and_then(|it| it.answered_ns).is_some_and(|at_ns| is_at_once(asked_ns, at_ns))
+    let slack_ns = CLOCKS_APART.ns();
+    let within = (asked_ns.saturating_sub(slack_ns), asked_ns.saturating_add(slack_ns));
+    let is_given = |(pid, ino): &(u32, u64)| {
+        let socket = index.model.called.socket(*ino);
+        let far = socket.map(|socket| index.connections.far_processes(socket)).unwrap_or_default();
+        *pid != asks.thread.pid
+            && *pid != broker
+            && far.iter().any(|it| it.pid == broker)
+            && is_unasked(index, (*pid, *ino))
     };
-    let accepted = index.connections.all_of(broker).filter_map(|end| match &end.object {
-        ObjectRef::Inet(socket) if index.connections.is_accepted(socket) => Some(socket),
-        _ => None,
-    });
-    let far = accepted.flat_map(|socket| index.connections.far_ends(socket));
-    let sent_to: BTreeMap<u32, u64> = far
-        .filter(|end| ![asks.thread.pid, broker].contains(&end.process.pid))
-        .filter(|end| given(end.process.pid, end.object_ino()))
-        .map(|end| (end.process.pid, end.object_ino()))
-        .collect();
-    let mut sent_to = sent_to.into_iter();
-    let (Some((pid, ino)), None) = (sent_to.next(), sent_to.next()) else { return None };
+    let given: BTreeMap<u32, u64> =
+        index.debts.answered_within(within.0, within.1).filter(is_given).collect();
+    let mut given = given.into_iter();
+    let (Some((pid, ino)), None) = (given.next(), given.next()) else { return None };
     at_it(index, pid, ino)
+}
+
+/// Whether a process had said nothing right before the other end's last word on its connection: that is no answer to it.
+fn is_unasked(index: &Index<'_>, (pid, ino): (u32, u64)) -> bool {
+    let word = index.debts.last_answered(pid, ino);
+    word.is_some_and(|it| it.since_ns.saturating_add(CLOCKS_APART.ns()) < it.seen_ns)
 }
 
 /// The workers to whom brokers gave questions that clients stand for, and from when to when within the look.
@@ -60,10 +64,6 @@ fn question<'i>(index: &'i Index<'_>, asks: &WaitSpan) -> Option<&'i Debt> {
     let Object::Inet(ino) = asks.object else { return None };
     let awaits = index.debts.awaits.get(&asks.thread.pid).filter(|_| asks.standing)?;
     awaits.iter().find(|debt| debt.ino == ino && debt.since_known)
-}
-
-fn is_at_once(asked_ns: Ns, given_ns: Ns) -> bool {
-    given_ns + CLOCKS_APART.ns() >= asked_ns && given_ns <= asked_ns + CLOCKS_APART.ns()
 }
 
 /// The thread of a process that is at something else than a connection of it, if none of the others may hear what comes there.
@@ -127,6 +127,22 @@ mod tests {
         assert!(found(2_200, "clock_nanosleep", Vec::new()).is_empty(), "another's");
         assert!(found(1_000, "clock_nanosleep", Vec::new()).is_empty(), "it was later");
         assert!(found(2_000, "epoll_wait", Vec::new()).is_empty(), "it hears what comes next");
+    }
+
+    #[test]
+    fn who_asked_right_before_has_its_own_answer() {
+        let mut polls = connected(40, 2_000, false);
+        for fact in &mut polls {
+            let Body::Endpoint(end) = &mut fact.body else { continue };
+            let turn = end.socket.as_mut().and_then(|it| it.turn.as_mut()).expect("it has clocks");
+            let last = turn.sent_jiffies.min(turn.received_jiffies);
+            (turn.sent_jiffies, turn.received_jiffies) = match end.process.pid {
+                40 => (last + 1, last),
+                _ => (last, last + 1),
+            };
+        }
+        polls.push(stands(thread(40, "poller"), place("clock_nanosleep", NO_ARGS, None)));
+        assert_eq!(found(2_000, "clock_nanosleep", polls), [30], "and it makes no second worker");
     }
 
     #[test]

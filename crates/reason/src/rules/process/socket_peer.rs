@@ -437,10 +437,11 @@ impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
         let (who, server) =
             (measures.model.threads.who(&self.actor), measures.model.threads.who(&self.server));
+        let is_server = who == server;
         let who = who + &words::one_of(self.of_its_name);
         let (over, does, share) = self.waited.doing();
         let client = measures.model.threads.who(&self.client);
-        let waits = match who == server {
+        let waits = match is_server {
             true => format!("waits for {who}"),
             false => format!("waits through {server} for {who}"),
         };
@@ -472,7 +473,7 @@ impl Answers {
             text: format!(
                 "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time{}{}.",
                 words::of_window(loss.seconds, loss.wall_seconds),
-                if who == server { "it" } else { &*who },
+                if is_server { "it" } else { &*who },
                 words::percent(share),
                 self.place,
                 match self.waited.is_elsewhere() {
